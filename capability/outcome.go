@@ -1,0 +1,109 @@
+package capability
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// A Kind is the gate's answer to one call. The zero Kind is invalid: no code
+// path that forgets to decide can look like an allow.
+type Kind uint8
+
+// The five answers. Their wire names are the metric labels.
+const (
+	Allow Kind = iota + 1
+	Modify
+	Inject
+	Escalate
+	Deny
+)
+
+var kindNames = [...]string{
+	Allow:    "allow",
+	Modify:   "modify",
+	Inject:   "inject_context",
+	Escalate: "escalate",
+	Deny:     "deny",
+}
+
+// ParseKind returns the answer with that wire name, and whether there is one.
+func ParseKind(name string) (Kind, bool) {
+	for k := Allow; k <= Deny; k++ {
+		if kindNames[k] == name {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// Valid reports whether k is one of the five answers.
+func (k Kind) Valid() bool { return k >= Allow && k <= Deny }
+
+// String returns the wire name of k, or Kind(N) if k is not valid.
+func (k Kind) String() string {
+	if k.Valid() {
+		return kindNames[k]
+	}
+	return "Kind(" + strconv.Itoa(int(k)) + ")"
+}
+
+// An Outcome is the gate's decision on one call, with what it rests on: the
+// decision document of specification, section 7. The zero Outcome is invalid.
+type Outcome struct {
+	Kind      Kind
+	Reason    string // for a person; empty where the surface has its own prompt
+	Missing   Set    // required minus granted, for an escalation by step 2 only
+	Required  Set
+	Granted   Set
+	Arguments json.RawMessage // for Modify: the new arguments
+	Note      string          // for Inject: the note to the model
+	Warnings  []string        // what a person should mend, such as unknown names
+}
+
+// decision fixes the order and the presence of a decision's members on the wire.
+type decision struct {
+	Outcome      string          `json:"outcome"`
+	Reason       string          `json:"reason"`
+	Missing      []string        `json:"missing"`
+	MissingMask  uint16          `json:"missing_mask"`
+	Required     []string        `json:"required"`
+	RequiredMask uint16          `json:"required_mask"`
+	Granted      []string        `json:"granted"`
+	GrantedMask  uint16          `json:"granted_mask"`
+	Arguments    json.RawMessage `json:"arguments,omitempty"`
+	Note         *string         `json:"note,omitempty"`
+	Warnings     []string        `json:"warnings,omitempty"`
+}
+
+// MarshalJSON writes the decision document. Characters that only HTML treats
+// specially are left as they are. It fails on an outcome that is not valid.
+func (o Outcome) MarshalJSON() ([]byte, error) {
+	if !o.Kind.Valid() {
+		return nil, &json.UnsupportedValueError{Str: "an outcome of " + o.Kind.String()}
+	}
+	d := decision{
+		Outcome:      o.Kind.String(),
+		Reason:       o.Reason,
+		Missing:      o.Missing.DisplayNames(),
+		MissingMask:  o.Missing.Mask(),
+		Required:     o.Required.DisplayNames(),
+		RequiredMask: o.Required.Mask(),
+		Granted:      o.Granted.DisplayNames(),
+		GrantedMask:  o.Granted.Mask(),
+		Warnings:     o.Warnings,
+	}
+	switch o.Kind {
+	case Modify:
+		d.Arguments = o.Arguments
+	case Inject:
+		d.Note = &o.Note
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(d); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}

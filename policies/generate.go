@@ -1,0 +1,3 @@
+package policies
+
+//go:generate go run ../internal/genfacts gate/facts/data.json

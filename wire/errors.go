@@ -1,0 +1,127 @@
+package wire
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+)
+
+// An ErrorKind says what is wrong with a document.
+type ErrorKind uint8
+
+// The kinds of error.
+const (
+	Syntax   ErrorKind = iota + 1 // it is not JSON, or not one unambiguous JSON value
+	Schema                        // it is JSON and breaks the schema
+	TooLarge                      // it exceeds one of the bounds
+)
+
+// Errors that an [Error] matches with errors.Is, by its kind.
+var (
+	ErrSyntax   = errors.New("the document is not valid JSON")
+	ErrSchema   = errors.New("the document breaks its schema")
+	ErrTooLarge = errors.New("the document exceeds a bound")
+)
+
+// An Error says where a document is wrong and what would have been right.
+type Error struct {
+	Kind     ErrorKind
+	Line     int    // counted from 1 within the text that was given
+	Pointer  string // JSON pointer (RFC 6901) to the value; "" is the document
+	Expected string // what would have been right
+	Got      string // what stands there; "" if nothing does
+	Nearest  string // the right name that a wrong one resembles; "" if there is none
+}
+
+// Message says what is wrong, without where.
+func (e *Error) Message() string {
+	var b strings.Builder
+	b.WriteString("expected " + e.Expected)
+	if e.Got != "" {
+		b.WriteString(", got " + e.Got)
+	}
+	if e.Nearest != "" {
+		b.WriteString("; did you mean " + strconv.Quote(e.Nearest) + "?")
+	}
+	return b.String()
+}
+
+// Error implements error: the line, the pointer and the message.
+func (e *Error) Error() string {
+	at := "line " + strconv.Itoa(e.Line) + ": "
+	if e.Pointer != "" {
+		at += e.Pointer + ": "
+	}
+	return at + e.Message()
+}
+
+// Is reports whether target is the sentinel of e's kind.
+func (e *Error) Is(target error) bool {
+	switch e.Kind {
+	case Syntax:
+		return target == ErrSyntax
+	case Schema:
+		return target == ErrSchema
+	case TooLarge:
+		return target == ErrTooLarge
+	}
+	return false
+}
+
+// Nearest returns the candidate that name most resembles, or "" if it
+// resembles none: at most a third of the characters differ.
+func Nearest(name string, candidates []string) string {
+	if utf8.RuneCountInString(name) > 100 {
+		return ""
+	}
+	best, bestDistance := "", 1+max(1, utf8.RuneCountInString(name)/3)
+	for _, c := range candidates {
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+const excerptLength = 40
+
+// excerpt returns the beginning of raw text for a message, quoted so that a
+// hostile text cannot act on a terminal.
+func excerpt(raw []byte) string {
+	text := string(raw)
+	if len(text) > excerptLength {
+		cut := excerptLength
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		return strconv.QuoteToGraphic(text[:cut]) + "…"
+	}
+	return strconv.QuoteToGraphic(text)
+}
+
+// Printable returns text with every character that could act on a terminal, or
+// that reorders or hides what stands beside it, written as an escape. Line
+// breaks and tabs count among them.
+func Printable(text string) string {
+	if strings.IndexFunc(text, hostile) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text {
+		if hostile(r) || r == utf8.RuneError {
+			quoted := strconv.QuoteRuneToASCII(r)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func hostile(r rune) bool {
+	return !unicode.IsPrint(r) // controls, bidirectional marks, zero-width and unassigned characters
+}

@@ -1,0 +1,134 @@
+package wire
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"sync"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/policies"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+const argumentsPointer = "/policy/transform/arguments"
+
+var callSchema = sync.OnceValue(func() *schema { return mustCompile("call.json") })
+var skillSchema = sync.OnceValue(func() *schema { return mustCompile("skill.json") })
+
+// mustCompile panics on a schema that does not compile: the schemas are part
+// of the program, and a test compiles them.
+func mustCompile(name string) *schema {
+	text, err := policies.Schema(name)
+	if err == nil {
+		var s *schema
+		if s, err = compileSchema(name, text); err == nil {
+			return s
+		}
+	}
+	panic(fmt.Sprintf("embedded schema %s: %v", name, err))
+}
+
+// ParseCall reads one call document (specification, section 7). Its errors are
+// *[Error]. The call that it returns is valid in the sense of
+// [capability.Call.Validate] and shares no memory with data.
+func ParseCall(data []byte) (*capability.Call, error) {
+	v, err := decode(data, argumentsPointer)
+	if err != nil {
+		return nil, err
+	}
+	if e := callSchema().check(v.root); e != nil {
+		e.Line = lineOf(data, e.Pointer)
+		return nil, e
+	}
+	doc := object(v.root)
+	tool, policy := object(doc["tool"]), object(doc["policy"])
+	c := &capability.Call{
+		Tool: text(tool["name"]),
+		Profile: capability.Profile{
+			ReadOnly:    hint(tool["read_only"]),
+			Destructive: hint(tool["destructive"]),
+			OpenWorld:   hint(tool["open_world"]),
+		},
+		Grant: capability.DefaultGrant(),
+	}
+	c.Profile.Origin, _ = capability.ParseOrigin(text(tool["origin"]))
+	c.Taint, _ = capability.ParseTaint(text(doc["taint"]))
+	if base, ok := object(doc["grant"])["base"].([]any); ok {
+		c.Grant = capability.ParseGrant(stringsOf(base))
+	}
+	c.Policy.Veto, c.Policy.Vetoed = policy["veto"].(string)
+	c.Policy.RequiresHuman = policy["requires_human"] == true
+	c.Policy.SandboxEscalation = policy["sandbox_escalation"] == true
+	if transform := object(policy["transform"]); transform != nil {
+		t := &c.Policy.Transform
+		t.Kind, _ = capability.ParseTransformKind(text(transform["kind"]))
+		t.Note = text(transform["note"])
+		t.Arguments = v.raw[argumentsPointer]
+	}
+	return c, nil
+}
+
+// ParseSkill reads one skill document (specification, section 7). Its errors
+// are *[Error].
+func ParseSkill(data []byte) (*skill.Request, error) {
+	v, err := decode(data, "")
+	if err != nil {
+		return nil, err
+	}
+	if e := skillSchema().check(v.root); e != nil {
+		e.Line = lineOf(data, e.Pointer)
+		return nil, e
+	}
+	doc := object(v.root)
+	p := object(doc["provenance"])
+	r := &skill.Request{
+		Skill: text(doc["skill"]),
+		Provenance: skill.Provenance{
+			Signed:          p["signed"] == true,
+			SignerTrusted:   p["signer_trusted"] == true,
+			Scanned:         p["scanned"] == true,
+			Vulnerabilities: counter(p["vulnerabilities"]),
+			SuccessCount:    counter(p["success_count"]),
+			FailCount:       counter(p["fail_count"]),
+		},
+	}
+	r.Requested, _ = skill.ParseTier(text(doc["requested"]))
+	r.Provenance.Source, _ = skill.ParseSource(text(p["source"]))
+	r.Approval, _ = skill.ParseVerdict(text(doc["approval"]))
+	return r, nil
+}
+
+// The four below read values that the schema has already bounded; a null or
+// missing one gives the zero value.
+
+func object(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func hint(v any) capability.Hint {
+	b, ok := v.(bool)
+	if !ok {
+		return capability.Unset
+	}
+	return capability.HintOf(b)
+}
+
+// counter reads an integer of 0 to 2^64-1, which may be written as 1e3 or 2.0.
+func counter(v any) uint64 {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0
+	}
+	r, ok := new(big.Rat).SetString(n.String())
+	if !ok {
+		return 0
+	}
+	return r.Num().Uint64()
+}

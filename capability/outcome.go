@@ -3,6 +3,8 @@ package capability
 import (
 	"bytes"
 	"encoding/json"
+	"reflect"
+	"slices"
 	"strconv"
 )
 
@@ -106,4 +108,29 @@ func (o Outcome) MarshalJSON() ([]byte, error) {
 		return nil, err
 	}
 	return bytes.TrimRight(buf.Bytes(), "\n"), nil
+}
+
+// Equal reports whether o and p are the same decision: every member, with
+// arguments compared as JSON values whose numbers count as they are written.
+func (o Outcome) Equal(p Outcome) bool {
+	return o.Kind == p.Kind && o.Reason == p.Reason && o.Missing == p.Missing &&
+		o.Required == p.Required && o.Granted == p.Granted && o.Note == p.Note &&
+		slices.Equal(o.Warnings, p.Warnings) && equalJSON(o.Arguments, p.Arguments)
+}
+
+func equalJSON(a, b json.RawMessage) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	x, errX := decodeJSON(a)
+	y, errY := decodeJSON(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func decodeJSON(text []byte) (any, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	err := dec.Decode(&v)
+	return v, err
 }

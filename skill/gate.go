@@ -1,6 +1,10 @@
 package skill
 
-import "strconv"
+import (
+	"errors"
+	"fmt"
+	"strconv"
+)
 
 // An Outcome is the gate's answer for a skill. The zero Outcome is invalid.
 type Outcome uint8
@@ -190,4 +194,23 @@ type Answer struct {
 func (r *Request) Decide() Answer {
 	d := Gate(r.Provenance, r.Requested)
 	return Answer{d, Enforce(r.Skill, r.Requested, d, r.Approval)}
+}
+
+// ErrInvalidRequest is wrapped by every error of [Request.Validate].
+var ErrInvalidRequest = errors.New("invalid skill request")
+
+// Validate reports the first thing in r that no wire document could say.
+// Documents read by package wire are valid.
+func (r *Request) Validate() error {
+	switch {
+	case r.Skill == "":
+		return fmt.Errorf("%w: the skill has no name", ErrInvalidRequest)
+	case !r.Requested.Valid():
+		return fmt.Errorf("%w: %v is no tier", ErrInvalidRequest, r.Requested)
+	case r.Provenance.Source > Official:
+		return fmt.Errorf("%w: %v is no source", ErrInvalidRequest, r.Provenance.Source)
+	case r.Approval > Rejected:
+		return fmt.Errorf("%w: verdict %d is unknown", ErrInvalidRequest, r.Approval)
+	}
+	return nil
 }

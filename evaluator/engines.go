@@ -1,0 +1,108 @@
+package evaluator
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/skill"
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+// Native is the native reference as an [Engine].
+type Native struct {
+	System string // what sentences for a person call this system; "" is capability.DefaultSystem
+}
+
+// Decide implements [Engine]. Its one error is that of [capability.Call.Validate].
+func (n Native) Decide(_ context.Context, c *capability.Call) (capability.Outcome, error) {
+	if err := c.Validate(); err != nil {
+		return capability.Outcome{}, err
+	}
+	return c.Decide(n.System), nil
+}
+
+// Skill implements [Engine]. Its one error is that of [skill.Request.Validate].
+func (n Native) Skill(_ context.Context, r *skill.Request) (skill.Answer, error) {
+	if err := r.Validate(); err != nil {
+		return skill.Answer{}, err
+	}
+	return r.Decide(), nil
+}
+
+// Both returns an engine that asks two and answers only if they agree on every
+// member. Otherwise the error is a *[DifferenceError].
+func Both(reference, other Engine) Engine { return both{reference, other} }
+
+type both struct{ reference, other Engine }
+
+func (b both) Decide(ctx context.Context, c *capability.Call) (capability.Outcome, error) {
+	want, wantErr := b.reference.Decide(ctx, c)
+	got, gotErr := b.other.Decide(ctx, c)
+	return agree(want, got, wantErr, gotErr, want.Equal(got))
+}
+
+func (b both) Skill(ctx context.Context, r *skill.Request) (skill.Answer, error) {
+	want, wantErr := b.reference.Skill(ctx, r)
+	got, gotErr := b.other.Skill(ctx, r)
+	return agree(want, got, wantErr, gotErr, reflect.DeepEqual(want, got))
+}
+
+func agree[T json.Marshaler](want, got T, wantErr, gotErr error, equal bool) (T, error) {
+	var zero T
+	switch {
+	case wantErr != nil && gotErr != nil:
+		return zero, wantErr
+	case wantErr != nil || gotErr != nil || !equal:
+		return zero, &DifferenceError{show(want, wantErr), show(got, gotErr)}
+	}
+	return want, nil
+}
+
+func show(v json.Marshaler, err error) string {
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	text, err := v.MarshalJSON()
+	if err != nil {
+		return "error: " + err.Error()
+	}
+	return string(text)
+}
+
+// A Documents judges documents as they are on the wire with an engine: it reads
+// one with package wire, decides it and writes the answer. It satisfies the
+// fixtures' Judge.
+type Documents struct{ Engine Engine }
+
+// Judge returns e as a judge of wire documents.
+func Judge(e Engine) Documents { return Documents{e} }
+
+// Call decides one call document. Errors are those of wire.ParseCall and of
+// the engine.
+func (d Documents) Call(ctx context.Context, doc []byte) ([]byte, error) {
+	c, err := wire.ParseCall(doc)
+	if err != nil {
+		return nil, err
+	}
+	o, err := d.Engine.Decide(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return o.MarshalJSON()
+}
+
+// Skill decides one skill document. Errors are those of wire.ParseSkill and of
+// the engine.
+func (d Documents) Skill(ctx context.Context, doc []byte) ([]byte, error) {
+	r, err := wire.ParseSkill(doc)
+	if err != nil {
+		return nil, err
+	}
+	a, err := d.Engine.Skill(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	return a.MarshalJSON()
+}

@@ -1,0 +1,131 @@
+package evaluator
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// member is one member of an input object; one without a value is left out.
+type member struct {
+	name  string
+	value *ast.Term
+}
+
+func objectOf(members ...member) *ast.Term {
+	pairs := make([][2]*ast.Term, 0, len(members))
+	for _, m := range members {
+		if m.value != nil {
+			pairs = append(pairs, [2]*ast.Term{ast.InternedTerm(m.name), m.value})
+		}
+	}
+	return ast.ObjectTerm(pairs...)
+}
+
+// callInput builds the canonical call document.
+func callInput(c *capability.Call) (ast.Value, error) {
+	p := &c.Policy
+	transform := member{"transform", nil}
+	switch p.Transform.Kind {
+	case capability.Rewrite:
+		arguments, err := parseJSON(p.Transform.Arguments)
+		if err != nil {
+			return nil, err
+		}
+		transform.value = objectOf(kindMember(p), member{"arguments", arguments})
+	case capability.InjectContext:
+		transform.value = objectOf(kindMember(p), member{"note", ast.StringTerm(p.Transform.Note)})
+	}
+	var veto *ast.Term
+	if p.Vetoed {
+		veto = ast.StringTerm(p.Veto)
+	}
+	var base []*ast.Term
+	for _, name := range c.Grant.Base.CoverageNames() {
+		base = append(base, ast.InternedTerm(name))
+	}
+	for _, name := range c.Grant.Unknown {
+		base = append(base, ast.StringTerm(name))
+	}
+	return objectOf(
+		member{"tool", objectOf(
+			member{"name", ast.StringTerm(c.Tool)},
+			member{"origin", ast.InternedTerm(c.Profile.Origin.String())},
+			member{"read_only", hintTerm(c.Profile.ReadOnly)},
+			member{"destructive", hintTerm(c.Profile.Destructive)},
+			member{"open_world", hintTerm(c.Profile.OpenWorld)},
+		)},
+		member{"grant", objectOf(member{"base", ast.ArrayTerm(base...)})},
+		member{"taint", ast.InternedTerm(c.Taint.String())},
+		member{"policy", objectOf(
+			member{"veto", veto},
+			member{"requires_human", ast.InternedTerm(p.RequiresHuman)},
+			member{"sandbox_escalation", ast.InternedTerm(p.SandboxEscalation)},
+			transform,
+		)},
+	).Value, nil
+}
+
+func kindMember(p *capability.CallPolicy) member {
+	return member{"kind", ast.InternedTerm(p.Transform.Kind.String())}
+}
+
+func hintTerm(h capability.Hint) *ast.Term {
+	switch h {
+	case capability.Yes:
+		return ast.InternedTerm(true)
+	case capability.No:
+		return ast.InternedTerm(false)
+	default:
+		return nil
+	}
+}
+
+// skillInput builds the canonical skill document.
+func skillInput(r *skill.Request) ast.Value {
+	p := &r.Provenance
+	var approval *ast.Term
+	if r.Approval != skill.NoVerdict {
+		approval = ast.InternedTerm(r.Approval.String())
+	}
+	return objectOf(
+		member{"skill", ast.StringTerm(r.Skill)},
+		member{"requested", ast.InternedTerm(r.Requested.String())},
+		member{"provenance", objectOf(
+			member{"signed", ast.InternedTerm(p.Signed)},
+			member{"signer_trusted", ast.InternedTerm(p.SignerTrusted)},
+			member{"scanned", ast.InternedTerm(p.Scanned)},
+			member{"vulnerabilities", counterTerm(p.Vulnerabilities)},
+			member{"success_count", counterTerm(p.SuccessCount)},
+			member{"fail_count", counterTerm(p.FailCount)},
+			member{"source", ast.InternedTerm(p.Source.String())},
+		)},
+		member{"approval", approval},
+	).Value
+}
+
+// counterTerm writes the count as text: the upper half of its range does not
+// fit an int.
+func counterTerm(n uint64) *ast.Term {
+	return ast.NumberTerm(json.Number(strconv.FormatUint(n, 10)))
+}
+
+// parseJSON reads one JSON text with every number kept as it is written.
+func parseJSON(text []byte) (*ast.Term, error) {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, err
+	}
+	value, err := ast.InterfaceToValue(v)
+	if err != nil {
+		return nil, err
+	}
+	return ast.NewTerm(value), nil
+}

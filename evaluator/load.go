@@ -1,0 +1,241 @@
+package evaluator
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"reflect"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/bundle"
+	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/opa-gate/opa-gate/policies"
+)
+
+// source is what a set of policies consists of.
+type source struct {
+	modules map[string]*ast.Module // by file name
+	data    map[string]any
+}
+
+// load reads the policies that opts name, exactly one of them.
+func load(opts *Options) (*source, error) {
+	given := 0
+	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != ""} {
+		if set {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return nil, errors.New("give one of Dir, FS and Bundle")
+	case opts.Bundle != "":
+		return loadBundle(opts.Bundle)
+	case opts.Dir != "":
+		info, err := os.Stat(opts.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if !info.IsDir() {
+			return nil, fmt.Errorf("%s is not a directory", opts.Dir)
+		}
+		return loadFS(os.DirFS(opts.Dir))
+	case opts.FS != nil:
+		return loadFS(opts.FS)
+	default:
+		return loadFS(policies.FS())
+	}
+}
+
+// loadFS reads a policy tree as OPA reads a bundle directory: every .rego file
+// except tests, and every data.json and data.yaml at the path of its folder.
+func loadFS(fsys fs.FS) (*source, error) {
+	s := &source{modules: map[string]*ast.Module{}, data: map[string]any{}}
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		switch base := path.Base(name); {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if name != "." && strings.HasPrefix(base, ".") {
+				return fs.SkipDir
+			}
+		case strings.HasSuffix(base, "_test.rego"):
+		case strings.HasSuffix(base, ".rego"):
+			text, err := fs.ReadFile(fsys, name)
+			if err != nil {
+				return err
+			}
+			module, err := ast.ParseModuleWithOpts(name, string(text), ast.ParserOptions{ProcessAnnotation: true})
+			if err != nil {
+				return err
+			}
+			s.modules[name] = module
+		case base == "data.json", base == "data.yaml":
+			text, err := fs.ReadFile(fsys, name)
+			if err != nil {
+				return err
+			}
+			var value any
+			if err := util.Unmarshal(text, &value); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			if err := s.put(name, path.Dir(name), value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(s.modules) == 0 {
+		return nil, errors.New("there is no .rego file in it")
+	}
+	return s, nil
+}
+
+// put merges value into the data at a folder's path.
+func (s *source) put(file, dir string, value any) error {
+	if dir != "." {
+		tokens := strings.Split(dir, "/")
+		for i := len(tokens) - 1; i >= 0; i-- {
+			value = map[string]any{tokens[i]: value}
+		}
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: the data at the root must be an object", file)
+	}
+	if at, ok := merge(s.data, object, ""); !ok {
+		return fmt.Errorf("%s: data at %s stands in another file too", file, at)
+	}
+	return nil
+}
+
+// merge adds from to into; ok is false, and at names where, if both have a
+// value at one place.
+func merge(into, from map[string]any, at string) (string, bool) {
+	for key, value := range from {
+		old, there := into[key]
+		oldObject, a := old.(map[string]any)
+		newObject, b := value.(map[string]any)
+		switch {
+		case !there:
+			into[key] = value
+		case a && b:
+			if where, ok := merge(oldObject, newObject, at+"/"+key); !ok {
+				return where, false
+			}
+		default:
+			return at + "/" + key, false
+		}
+	}
+	return "", true
+}
+
+// loadBundle reads a bundle file. Tests in it are left out.
+func loadBundle(file string) (*source, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).WithProcessAnnotations(true).Read()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	s := &source{modules: map[string]*ast.Module{}, data: b.Data}
+	if s.data == nil {
+		s.data = map[string]any{}
+	}
+	for _, m := range b.Modules {
+		if !strings.HasSuffix(m.Path, "_test.rego") {
+			s.modules[m.Path] = m.Parsed
+		}
+	}
+	if len(s.modules) == 0 {
+		return nil, fmt.Errorf("%s: there is no .rego file in it", file)
+	}
+	return s, nil
+}
+
+// prepareData puts facts and settings into the policies' data. Facts that the
+// policies bring along must be the ones of this program: with others, the two
+// would mean different capabilities by the same bit.
+func (s *source) prepareData(facts map[string]any, system string) error {
+	gate, ok := s.data["gate"].(map[string]any)
+	if !ok {
+		if _, there := s.data["gate"]; there {
+			return errors.New("data.gate must be an object")
+		}
+		gate = map[string]any{}
+		s.data["gate"] = gate
+	}
+	if brought, there := gate["facts"]; there {
+		a, errA := normal(brought)
+		b, errB := normal(facts)
+		if err := errors.Join(errA, errB); err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(a, b) {
+			return errors.New("data.gate.facts differs from this program's taxonomy: remove gate/facts/data.json, " +
+				"and the program's own facts are used")
+		}
+	}
+	gate["facts"] = facts
+	if system != "" {
+		settings, _ := gate["settings"].(map[string]any)
+		if settings == nil {
+			settings = map[string]any{}
+			gate["settings"] = settings
+		}
+		settings["system"] = system
+	}
+	return nil
+}
+
+// normal returns v as encoding/json decodes it, so that values from different
+// readers compare.
+func normal(v any) (any, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	var out any
+	dec := json.NewDecoder(bytes.NewReader(text))
+	dec.UseNumber()
+	err = dec.Decode(&out)
+	return out, err
+}
+
+// compile compiles the modules strictly, with the schemas of the documents, so
+// that a misspelt path into the input is an error here rather than a rule that
+// never applies.
+func (s *source) compile() (*ast.Compiler, error) {
+	schemas := ast.NewSchemaSet()
+	for _, name := range []string{"call", "skill"} {
+		text, err := policies.Schema(name + ".json")
+		if err != nil {
+			return nil, err
+		}
+		var schema any
+		if err := util.Unmarshal(text, &schema); err != nil {
+			return nil, err
+		}
+		schemas.Put(ast.MustParseRef("schema."+name), schema)
+	}
+	c := ast.NewCompiler().
+		WithStrict(true).
+		WithEnablePrintStatements(false).
+		WithUseTypeCheckAnnotations(true).
+		WithSchemas(schemas)
+	if c.Compile(s.modules); c.Failed() {
+		return nil, c.Errors
+	}
+	return c, nil
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
 )
 
 // A Call is one tool call as the gate decides it: the wire document of
@@ -47,6 +48,16 @@ func (c *Call) Validate() error {
 		return fmt.Errorf("%w: an annotation is neither given nor left out", ErrInvalidCall)
 	case !c.Taint.Valid():
 		return fmt.Errorf("%w: %v is neither clean nor tainted", ErrInvalidCall, c.Taint)
+	}
+	for _, text := range [...]string{c.Tool, c.Policy.Veto, c.Policy.Transform.Note} {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("%w: the text %q is not valid UTF-8", ErrInvalidCall, text)
+		}
+	}
+	for _, name := range c.Grant.Unknown {
+		if !utf8.ValidString(name) {
+			return fmt.Errorf("%w: the name %q is not valid UTF-8", ErrInvalidCall, name)
+		}
 	}
 	switch t := &c.Policy.Transform; t.Kind {
 	case NoTransform, InjectContext:

@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"context"
+	"errors"
 	"math"
 	"reflect"
 	"testing"
@@ -59,6 +60,12 @@ func FuzzSkillParity(f *testing.F) {
 			Approval: skill.Verdict(verdict % 3), Provenance: skill.Provenance{Signed: flags&1 != 0,
 				SignerTrusted: flags&2 != 0, Scanned: flags&4 != 0, Vulnerabilities: vulnerabilities,
 				SuccessCount: successes, FailCount: failures, Source: skill.Source(source % 4)}}
+		if errors.Is(r.Validate(), skill.ErrInvalidRequest) {
+			if _, err := e.Skill(ctx, r); !errors.Is(err, skill.ErrInvalidRequest) {
+				t.Errorf("%+v: %v", r, err)
+			}
+			return
+		}
 		want := r.Decide()
 		got, err := e.Skill(ctx, r)
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 )
 
 // An Outcome is the gate's answer for a skill. The zero Outcome is invalid.
@@ -205,6 +206,8 @@ func (r *Request) Validate() error {
 	switch {
 	case r.Skill == "":
 		return fmt.Errorf("%w: the skill has no name", ErrInvalidRequest)
+	case !utf8.ValidString(r.Skill):
+		return fmt.Errorf("%w: the name %q is not valid UTF-8", ErrInvalidRequest, r.Skill)
 	case !r.Requested.Valid():
 		return fmt.Errorf("%w: %v is no tier", ErrInvalidRequest, r.Requested)
 	case r.Provenance.Source > Official:

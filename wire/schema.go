@@ -69,24 +69,22 @@ func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 		object, _ := instance.(map[string]any)
 		for _, name := range stringsOf(rule["required"]) {
 			if _, ok := object[name]; !ok {
-				out.Pointer += "/" + escapePointer(name)
-				out.Expected = "this member; it is missing"
-				break
+				*found = append(*found, &Error{Kind: Schema, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
+					Expected: "this member; it is missing"})
 			}
 		}
+		return
 	case "additionalProperties":
 		object, _ := instance.(map[string]any)
 		known, _ := rule["properties"].(map[string]any)
 		names := slices.Sorted(maps.Keys(known))
-		for _, name := range slices.Sorted(maps.Keys(object)) {
+		for name := range object {
 			if _, ok := known[name]; !ok {
-				out.Pointer += "/" + escapePointer(name)
-				out.Expected = "only " + wordList(names)
-				out.Got = "a member " + excerpt([]byte(name))
-				out.Nearest = Nearest(name, names)
-				break
+				*found = append(*found, &Error{Kind: Schema, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
+					Expected: "only " + wordList(names), Got: "a member " + excerpt([]byte(name)), Nearest: Nearest(name, names)})
 			}
 		}
+		return
 	case "enum":
 		names := stringsOf(rule["enum"])
 		out.Expected = quotedList(names)

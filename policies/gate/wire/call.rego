@@ -11,7 +11,7 @@ package gate.wire
 # title: What is wrong with a call document
 # scope: document
 call_problems contains problem if {
-	not is_object(input)
+	not is_document
 	problem := ["", "an object"]
 }
 
@@ -21,7 +21,7 @@ call_problems contains problem if {
 
 call_problems contains problem if {
 	is_object(input)
-	not input.taint in {"clean", "tainted"}
+	not object.get(document, "taint", null) in {"clean", "tainted"}
 	problem := ["/taint", `"clean" or "tainted"`]
 }
 
@@ -145,19 +145,23 @@ needs_arguments if transform.kind == "rewrite"
 # A kind that is not known is a problem of its own; what stands beside it must
 # still be of its type.
 needs_arguments if {
-	not transform.kind in transforms
+	not object.get(transform, "kind", null) in transforms
 	_ = transform.arguments
 }
 
 needs_note if transform.kind == "inject_context"
 
 needs_note if {
-	not transform.kind in transforms
+	not object.get(transform, "kind", null) in transforms
 	_ = transform.note
 }
 
 # The objects of the document, each empty where there is none, so that no check
 # below is skipped or fails for want of something to look at.
+default is_document := false
+
+is_document if is_object(input)
+
 default document := {}
 
 document := input if is_object(input)

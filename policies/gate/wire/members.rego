@@ -53,6 +53,6 @@ unknown_members(parent, pointer, known) := {problem |
 	not name in known
 	problem := [
 		concat("/", [pointer, replace(replace(name, "~", "~0"), "/", "~1")]),
-		concat(" and ", ["only", concat(", ", sort(known))]),
+		concat(" ", ["only", concat(", ", sort(known))]),
 	]
 }

@@ -4,7 +4,7 @@ package gate.wire
 # title: What is wrong with a skill document
 # scope: document
 skill_problems contains problem if {
-	not is_object(input)
+	not is_document
 	problem := ["", "an object"]
 }
 

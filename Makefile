@@ -1,0 +1,36 @@
+# The same targets that .ci/run calls.
+GO ?= go
+STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 10s
+
+.PHONY: all build test race lint fuzz bench generate
+
+all: lint test
+
+build:
+	$(GO) build -o bin/opa-gate ./cmd/opa-gate
+
+test:
+	$(GO) test ./...
+
+race:
+	$(GO) test -race -short ./...
+
+lint:
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(STATICCHECK) ./...
+
+# Every fuzz target of the module, one after the other.
+fuzz:
+	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | cut -c6-); do \
+	    echo "fuzz $$pkg $$target"; $(GO) test $$pkg -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME); \
+	  done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./capability ./evaluator
+
+generate:
+	$(GO) generate ./...

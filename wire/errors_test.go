@@ -1,0 +1,71 @@
+package wire_test
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+func TestPrintable(t *testing.T) {
+	tests := []struct{ in, want string }{
+		{"", ""},
+		{"plain, naïve 日本 🙂", "plain, naïve 日本 🙂"},
+		{"a\nb\tc\r", `a\nb\tc\r`},
+		{"\x1b[31mred\x1b[0m", `\x1b[31mred\x1b[0m`},
+		{"\x00\x07\x7f", `\x00\a\x7f`},
+		{"\u0085\u009b", `\u0085\u009b`},
+		{"\u202ecod.exe", `\u202ecod.exe`},
+		{"\u2066\u2067\u2068\u2069\u200e\u200f", `\u2066\u2067\u2068\u2069\u200e\u200f`},
+		{"a\u200bb\u200cc\u200dd\u2060e\ufefff", `a\u200bb\u200cc\u200dd\u2060e\ufefff`},
+		{"\u00ad\u2028\u2029\u00a0", `\u00ad\u2028\u2029\u00a0`},
+		{"\U000e0041", `\U000e0041`},
+		{"a\xffb", `a\ufffdb`},
+	}
+	for _, tt := range tests {
+		if got := wire.Printable(tt.in); got != tt.want {
+			t.Errorf("%+q: got %s, want %s", tt.in, got, tt.want)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"local-read", "local-write", "arbitrary-egress"}
+	for in, want := range map[string]string{
+		"local-red":              "local-read",
+		"LOCAL-READ":             "local-read",
+		"local-writ":             "local-write",
+		"arbitrary_egress":       "arbitrary-egress",
+		"moon":                   "",
+		"":                       "",
+		strings.Repeat("x", 200): "",
+	} {
+		if got := wire.Nearest(in, names); got != want {
+			t.Errorf("%.20q: got %q, want %q", in, got, want)
+		}
+	}
+	if got := wire.Nearest("x", nil); got != "" {
+		t.Errorf("of none: %q", got)
+	}
+}
+
+// What a message quotes from a document cannot act on a terminal.
+func TestMessagesAreHarmless(t *testing.T) {
+	for _, in := range []string{
+		`{"tool":{"name":"t"},"taint":"\u001b[31m\u202e\u200b"}`,
+		`{"tool":{"name":"t"},"taint":"clean","\u001b]0;x\u0007":1}`,
+		"{\"tool\":{\"name\":\"t\"},\"taint\":\"clean\"} \x1b[2J",
+		`{"tool":{"name":"t"},"taint":"` + strings.Repeat("é", 1000) + `"}`,
+	} {
+		_, err := wire.ParseCall([]byte(in))
+		if err == nil {
+			t.Errorf("%q is accepted", in)
+			continue
+		}
+		e := err.(*wire.Error)
+		if i := strings.IndexFunc(e.Message(), func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 || len(e.Message()) > 500 {
+			t.Errorf("%.60q: says %q", in, e.Message())
+		}
+	}
+}

@@ -73,12 +73,17 @@ func (e *Error) Is(target error) bool {
 }
 
 // Nearest returns the candidate that name most resembles, or "" if it
-// resembles none: at most a third of the characters differ.
+// resembles none: one or two characters may differ, in a long name a third.
 func Nearest(name string, candidates []string) string {
-	if utf8.RuneCountInString(name) > 100 {
+	length := utf8.RuneCountInString(name)
+	if length > 100 {
 		return ""
 	}
-	best, bestDistance := "", 1+max(1, utf8.RuneCountInString(name)/3)
+	allowed := max(2, length/3)
+	if length < 4 {
+		allowed = 1
+	}
+	best, bestDistance := "", allowed+1
 	for _, c := range candidates {
 		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
 			best, bestDistance = c, d

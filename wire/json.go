@@ -59,7 +59,7 @@ type decoder struct {
 }
 
 func (d *decoder) decode() (any, error) {
-	if d.StackDepth() >= MaxDepth {
+	if k := d.PeekKind(); d.StackDepth() >= MaxDepth && (k == jsontext.KindBeginObject || k == jsontext.KindBeginArray) {
 		return nil, d.fail(TooLarge, fmt.Sprintf("at most %d levels of nesting", MaxDepth), "more")
 	}
 	tok, err := d.ReadToken()
@@ -170,15 +170,15 @@ func lineAt(data []byte, offset int64) int {
 func lineOf(data []byte, pointer string) int {
 	parent, _ := splitPointer(pointer)
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
-	line := 1
+	line := 0 // not found yet
 	for {
 		if _, err := dec.ReadToken(); err != nil {
-			return line
+			return max(line, 1)
 		}
 		switch at := string(dec.StackPointer()); {
 		case at == pointer:
 			return lineAt(data, dec.InputOffset())
-		case at == parent && line == 1:
+		case at == parent && line == 0:
 			line = lineAt(data, dec.InputOffset())
 		}
 	}

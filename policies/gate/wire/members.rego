@@ -49,8 +49,7 @@ nonempty_text(value) if {
 
 # The members of an object that its schema does not know, as problems.
 unknown_members(parent, pointer, known) := {problem |
-	some name, _ in parent
-	not name in known
+	some name in (object.keys(parent) - known)
 	problem := [
 		concat("/", [pointer, replace(replace(name, "~", "~0"), "/", "~1")]),
 		concat(" ", ["only", concat(", ", sort(known))]),

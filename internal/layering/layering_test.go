@@ -1,0 +1,66 @@
+// Package layering holds the test of who may import whom.
+package layering
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/opa-gate/opa-gate/"
+
+// allowed lists, for each package of the public face, the packages of this
+// module that it may depend on, directly or not.
+var allowed = map[string][]string{
+	"capability": {},
+	"skill":      {},
+	"policies":   {},
+	"wire":       {"capability", "skill", "policies"},
+	"fixtures":   {"capability", "skill", "policies", "wire"},
+	"evaluator":  {"capability", "skill", "policies", "wire"},
+}
+
+// standardOnly packages import nothing beyond the standard library.
+var standardOnly = []string{"capability", "skill", "policies"}
+
+// heavy is what an embedder of the evaluator must not pay for.
+var heavy = []string{
+	"github.com/open-policy-agent/opa/v1/server",
+	"github.com/open-policy-agent/opa/v1/runtime",
+	"github.com/open-policy-agent/opa/v1/plugins",
+	"github.com/open-policy-agent/opa/v1/download",
+	"oras.land/",
+	"modernc.org/sqlite",
+	"github.com/jackc/pgx",
+}
+
+func TestImports(t *testing.T) {
+	for pkg, may := range allowed {
+		t.Run(pkg, func(t *testing.T) {
+			out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", module+pkg).Output()
+			if err != nil {
+				t.Fatalf("go list: %v", err)
+			}
+			deps := strings.Fields(string(out))
+			if !slices.Contains(deps, module+pkg) {
+				t.Fatalf("go list does not list the package itself among %d", len(deps))
+			}
+			for _, dep := range deps {
+				own, ours := strings.CutPrefix(dep, module)
+				switch {
+				case dep == module+pkg:
+				case ours && !slices.Contains(may, own):
+					t.Errorf("%s must not depend on %s", pkg, own)
+				case !ours && slices.Contains(standardOnly, pkg):
+					t.Errorf("%s must not depend on %s: it imports the standard library only", pkg, dep)
+				}
+				for _, h := range heavy {
+					if strings.HasPrefix(dep, h) {
+						t.Errorf("%s must not depend on %s: an embedder would pay for it", pkg, dep)
+					}
+				}
+			}
+		})
+	}
+}

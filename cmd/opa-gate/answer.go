@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+// A work is how one kind of document is answered.
+type work[Q any, A json.Marshaler] struct {
+	parse  func([]byte) (Q, error)
+	decide func(Q) (A, error)
+	show   func(*printer, Q, A) // writes the answer for a person
+	passes func(A) bool         // what --exit-code asks for
+}
+
+// A task is one input and where its answers go.
+type task struct {
+	name     string // what messages call the input
+	in       io.Reader
+	out      *bufio.Writer
+	stderr   io.Writer
+	json     bool
+	colour   bool
+	exitCode bool
+}
+
+// flushing writes out the answers before it waits for more input, so that a
+// program at the other end of a pipe gets its answer before it asks again.
+type flushing struct {
+	io.Reader
+	out *bufio.Writer
+}
+
+// Read implements io.Reader.
+func (f flushing) Read(p []byte) (int, error) {
+	if f.out.Buffered() > 0 {
+		if err := f.out.Flush(); err != nil {
+			return 0, err
+		}
+	}
+	return f.Reader.Read(p)
+}
+
+// answer answers every document of the task's input, in order. It returns
+// the exit code, or the error that ended the work.
+func answer[Q any, A json.Marshaler](s *task, w work[Q, A]) (code int, err error) {
+	r := newReader(flushing{s.in, s.out}, false)
+	p := &printer{Writer: s.out, colour: s.colour}
+	for {
+		d, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return code, s.out.Flush()
+		}
+		if err != nil {
+			if flushErr := s.out.Flush(); flushErr != nil {
+				return exitInput, flushErr
+			}
+			return exitInput, fmt.Errorf("%s: %w", s.name, err)
+		}
+		c, err := answerOne(s, p, w, d)
+		if err != nil {
+			return exitInput, err
+		}
+		code = max(code, c)
+	}
+}
+
+// answerOne answers one document. The error is that of writing.
+func answerOne[Q any, A json.Marshaler](s *task, p *printer, w work[Q, A], d document) (code int, err error) {
+	if d.err != nil {
+		return exitInput, s.reject(d, d.err.Line, d.err.Pointer, d.err.Message())
+	}
+	q, err := w.parse(d.data)
+	if err != nil {
+		var e *wire.Error
+		if errors.As(err, &e) {
+			return exitInput, s.reject(d, d.line+e.Line-1, e.Pointer, e.Message())
+		}
+		return exitInput, s.reject(d, d.line, "", err.Error())
+	}
+	a, err := w.decide(q)
+	var difference *evaluator.DifferenceError
+	switch {
+	case errors.As(err, &difference):
+		complain(s.stderr, place(s.name, d.line, "")+"native: "+difference.Reference)
+		complain(s.stderr, place(s.name, d.line, "")+"opa:    "+difference.Other)
+		return exitCheck, s.reject(d, d.line, "", "the engines disagree, so there is no answer")
+	case err != nil:
+		return exitInput, s.reject(d, d.line, "", err.Error())
+	}
+	text, err := a.MarshalJSON()
+	if err != nil {
+		return exitInput, s.reject(d, d.line, "", err.Error())
+	}
+	if s.exitCode && !w.passes(a) {
+		code = exitCheck
+	}
+	if !s.json {
+		w.show(p, q, a)
+		return code, nil // a failed write stays with the writer until it is flushed
+	}
+	_, _ = s.out.Write(text)
+	return code, s.out.WriteByte('\n')
+}
+
+// problem is what stands in place of an answer.
+type problem struct {
+	Line    int    `json:"line"`
+	Pointer string `json:"pointer"`
+	Message string `json:"message"`
+	Index   *int   `json:"index,omitempty"` // the element, if the input is an array
+}
+
+// reject says, in place of an answer, why there is none.
+func (s *task) reject(d document, line int, pointer, message string) error {
+	if s.json {
+		p := problem{Line: line, Pointer: pointer, Message: message}
+		if d.index >= 0 {
+			p.Index = &d.index
+		}
+		text, err := encode(map[string]problem{"error": p})
+		if err != nil {
+			return err
+		}
+		if _, err := s.out.Write(text); err != nil {
+			return err
+		}
+	} else if err := s.out.Flush(); err != nil { // people see both streams: keep their order
+		return err
+	}
+	complain(s.stderr, place(s.name, line, pointer)+message)
+	return nil
+}
+
+// encode writes v as one line of JSON, with nothing escaped for HTML.
+func encode(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}

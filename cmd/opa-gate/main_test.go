@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"opa-gate": main})
+}
+
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                "testdata/script",
+		RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOSTILE", "no\x1b[31mfile")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits": exits,
+			"full":  full,
+		},
+	})
+}
+
+// exits runs opa-gate and compares its exit code: exits CODE ARGS...
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: exits CODE ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var failed *exec.ExitError
+	switch err := ts.Exec("opa-gate", args[1:]...); {
+	case errors.As(err, &failed):
+		got = failed.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+// full runs opa-gate with its output on a full disk, and expects exit code 2.
+func full(ts *testscript.TestScript, _ bool, args []string) {
+	disk, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	ts.Check(err)
+	defer func() { _ = disk.Close() }()
+	in, err := os.Open(ts.MkAbs(args[len(args)-1]))
+	ts.Check(err)
+	defer func() { _ = in.Close() }()
+	if code := run(append(args[:len(args)-1:len(args)-1], "-"), in, disk, ts.Stderr()); code != exitInput {
+		ts.Fatalf("exit code %d, want %d", code, exitInput)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+func newSkill() *cobra.Command {
+	engines := newEngineFlags(false)
+	format := newFormat()
+	var exitCode bool
+	cmd := &cobra.Command{
+		Use:   "skill [FILE|-]",
+		Short: "Decide whether skills are deployed, and how far they may go",
+		Long: `Skill reads skill documents and tells for each whether it is deployed and at
+which tier. The input takes the same forms as that of decide.`,
+		Example: `  echo '{"skill": "pdf-tools", "requested": "sandbox_edit", "provenance": {"signed": true, "scanned": true}}' | opa-gate skill
+  opa-gate skill --format json --engine both skills.ndjson
+  opa-gate skill --exit-code skill.json`,
+		Args: oneInput,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			engine, err := engines.open(cmd.Context(), engines.engine.value)
+			if err != nil {
+				return err
+			}
+			return answerInput(cmd, args, format.value, exitCode, skillWork(cmd.Context(), engine))
+		},
+	}
+	engines.add(cmd)
+	format.add(cmd, "format", "how answers are written")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every skill is deployed")
+	return cmd
+}
+
+func skillWork(ctx context.Context, engine evaluator.Engine) work[*skill.Request, skill.Answer] {
+	return work[*skill.Request, skill.Answer]{
+		parse:  wire.ParseSkill,
+		decide: func(r *skill.Request) (skill.Answer, error) { return engine.Skill(ctx, r) },
+		show:   showAnswer,
+		passes: func(a skill.Answer) bool { return a.Enforcement.Deploy },
+	}
+}
+
+func showAnswer(p *printer, r *skill.Request, a skill.Answer) {
+	e := a.Enforcement
+	label, c := "refused", red
+	switch {
+	case e.Deploy && (e.Overridden || a.Outcome == skill.Downgrade):
+		label, c = "deployed", yellow
+	case e.Deploy:
+		label, c = "deployed", green
+	case e.Pending != nil:
+		label, c = "pending", yellow
+	}
+	p.head(c, label, r.Skill, e.Reason)
+	tiers := "requested " + r.Requested.String()
+	if e.Deploy {
+		tiers += ", deployed at " + e.EffectiveTier.String()
+	}
+	p.detail("tier", tiers)
+	p.detail("trust", a.Trust.String())
+	if a.Reason != "" && a.Reason != e.Reason {
+		p.detail("gate", a.Outcome.String()+": "+a.Reason)
+	}
+	if e.Pending != nil {
+		p.detail("waits for", e.Pending.Fingerprint)
+	}
+}

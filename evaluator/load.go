@@ -45,7 +45,11 @@ func load(opts *Options) (*source, error) {
 		if !info.IsDir() {
 			return nil, fmt.Errorf("%s is not a directory", opts.Dir)
 		}
-		return loadFS(os.DirFS(opts.Dir))
+		s, err := loadFS(os.DirFS(opts.Dir))
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", opts.Dir, err)
+		}
+		return s, nil
 	case opts.FS != nil:
 		return loadFS(opts.FS)
 	default:
@@ -95,7 +99,7 @@ func loadFS(fsys fs.FS) (*source, error) {
 		return nil, err
 	}
 	if len(s.modules) == 0 {
-		return nil, errors.New("there is no .rego file in it")
+		return nil, errors.New("there is no .rego file (tests do not count)")
 	}
 	return s, nil
 }
@@ -139,13 +143,18 @@ func merge(into, from map[string]any, at string) (string, bool) {
 	return "", true
 }
 
+// maxBundleFile bounds each file of a bundle once it is unpacked: a small
+// archive can hold a very large file.
+const maxBundleFile = 64 << 20
+
 // loadBundle reads a bundle file. Tests in it are left out.
 func loadBundle(file string) (*source, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).WithProcessAnnotations(true).Read()
+	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).
+		WithProcessAnnotations(true).WithSizeLimitBytes(maxBundleFile).Read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -159,7 +168,7 @@ func loadBundle(file string) (*source, error) {
 		}
 	}
 	if len(s.modules) == 0 {
-		return nil, fmt.Errorf("%s: there is no .rego file in it", file)
+		return nil, fmt.Errorf("%s: there is no .rego file (tests do not count)", file)
 	}
 	return s, nil
 }

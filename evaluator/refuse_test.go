@@ -136,7 +136,7 @@ func TestPoliciesThatCannotBeUsed(t *testing.T) {
 		tree fstest.MapFS
 		want string
 	}{
-		{"empty", fstest.MapFS{}, "no .rego file"},
+		{"empty", fstest.MapFS{}, "there is no .rego file"},
 		{"syntax", fstest.MapFS{"a/b.rego": {Data: []byte("package a\n\nx := {")}}, "a/b.rego:3"},
 		{"unsafe variable", fstest.MapFS{"a.rego": {Data: []byte("package a\nx := y")}}, "a.rego:2"},
 		{"old syntax", fstest.MapFS{"a.rego": {Data: []byte("package a\nallow { true }")}}, "a.rego:2"},

@@ -63,7 +63,7 @@ func (a *array) next() (document, error) {
 	if a.done {
 		return document{}, io.EOF
 	}
-	a.left = wire.MaxBytes + bufferSize
+	a.left = a.r.limit + bufferSize
 	if a.index < 0 {
 		if _, err := a.dec.ReadToken(); err != nil {
 			return a.stop(err)
@@ -210,7 +210,7 @@ func (s *span) next() (document, error) {
 			return document{}, err
 		}
 	}
-	s.left = wire.MaxBytes + bufferSize
+	s.left = s.r.limit + bufferSize
 	s.tooLarge = false
 	s.between = len(bytes.Trim(s.dec.UnreadBuffer(), blanks)) == 0
 	s.dec.PeekKind()

@@ -40,6 +40,7 @@ type document struct {
 // tells which.
 type reader struct {
 	in     *bufio.Reader
+	limit  int  // bytes of one document; wire.MaxBytes but in tests
 	lines  int  // line breaks consumed
 	number int  // of the line that readLine read last, counted from 1
 	whole  bool // an array is a document, not a list of them
@@ -50,7 +51,7 @@ type reader struct {
 // newReader reads documents from in. With whole, an array at the beginning is
 // a document itself.
 func newReader(in io.Reader, whole bool) *reader {
-	return &reader{in: bufio.NewReaderSize(in, bufferSize), whole: whole}
+	return &reader{in: bufio.NewReaderSize(in, bufferSize), limit: wire.MaxBytes, whole: whole}
 }
 
 // next returns the next document. A document that cannot be read is one with
@@ -115,7 +116,7 @@ func (r *reader) begin() (document, error) {
 // lookAhead appends to held the lines up to the next one that is not blank,
 // and tells whether that is an object of its own.
 func (r *reader) lookAhead(held []byte) ([]byte, bool, error) {
-	for len(held) <= wire.MaxBytes {
+	for len(held) <= r.limit {
 		line, tooLong, err := r.readLine()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -183,7 +184,7 @@ func (r *reader) readLine() (line []byte, tooLong bool, err error) {
 		if !tooLong {
 			r.long = append(r.long, part...)
 		}
-		if len(r.long) > wire.MaxBytes+bufferSize {
+		if len(r.long) > r.limit+bufferSize {
 			tooLong, r.long = true, r.long[:0]
 		}
 		switch {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"reflect"
@@ -71,17 +72,17 @@ func loadFS(fsys fs.FS) (*source, error) {
 			}
 		case strings.HasSuffix(base, "_test.rego"):
 		case strings.HasSuffix(base, ".rego"):
-			text, err := fs.ReadFile(fsys, name)
+			text, err := readPolicy(fsys, name)
 			if err != nil {
 				return err
 			}
 			module, err := ast.ParseModuleWithOpts(name, string(text), ast.ParserOptions{ProcessAnnotation: true})
 			if err != nil {
-				return err
+				return compileError(err)
 			}
 			s.modules[name] = module
 		case base == "data.json", base == "data.yaml":
-			text, err := fs.ReadFile(fsys, name)
+			text, err := readPolicy(fsys, name)
 			if err != nil {
 				return err
 			}
@@ -143,9 +144,24 @@ func merge(into, from map[string]any, at string) (string, bool) {
 	return "", true
 }
 
-// maxBundleFile bounds each file of a bundle once it is unpacked: a small
-// archive can hold a very large file.
-const maxBundleFile = 64 << 20
+// maxPolicyFile bounds each file of a policy tree, and of a bundle once it is
+// unpacked: a small archive can hold a very large file.
+const maxPolicyFile = 64 << 20
+
+// readPolicy reads one file of a policy tree. A pipe or a device in its place
+// would never end.
+func readPolicy(fsys fs.FS, name string) ([]byte, error) {
+	info, err := fs.Stat(fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > maxPolicyFile:
+		return nil, fmt.Errorf("%s has %d bytes, more than %d", name, info.Size(), maxPolicyFile)
+	}
+	return fs.ReadFile(fsys, name)
+}
 
 // loadBundle reads a bundle file. Tests in it are left out.
 func loadBundle(file string) (*source, error) {
@@ -154,7 +170,7 @@ func loadBundle(file string) (*source, error) {
 		return nil, err
 	}
 	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).
-		WithProcessAnnotations(true).WithSizeLimitBytes(maxBundleFile).Read()
+		WithProcessAnnotations(true).WithSizeLimitBytes(maxPolicyFile).Read()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -192,7 +208,7 @@ func (s *source) prepareData(facts map[string]any, system string) error {
 			return err
 		}
 		if !reflect.DeepEqual(a, b) {
-			return errors.New("data.gate.facts differs from this program's taxonomy: remove gate/facts/data.json, " +
+			return errors.New("data.gate.facts differs from this program's taxonomy: remove the data files in gate/facts, " +
 				"and the program's own facts are used")
 		}
 	}
@@ -227,6 +243,7 @@ func normal(v any) (any, error) {
 // never applies.
 func (s *source) compile() (*ast.Compiler, error) {
 	schemas := ast.NewSchemaSet()
+	either := map[string]any{}
 	for _, name := range []string{"call", "skill"} {
 		text, err := policies.Schema(name + ".json")
 		if err != nil {
@@ -237,14 +254,18 @@ func (s *source) compile() (*ast.Compiler, error) {
 			return nil, err
 		}
 		schemas.Put(ast.MustParseRef("schema."+name), schema)
+		maps.Copy(either, schema.(map[string]any)["properties"].(map[string]any))
 	}
+	// A rule that names no schema may read either document, and nothing else.
+	schemas.Put(ast.SchemaRootRef, map[string]any{
+		"type": "object", "additionalProperties": false, "properties": either})
 	c := ast.NewCompiler().
 		WithStrict(true).
 		WithEnablePrintStatements(false).
 		WithUseTypeCheckAnnotations(true).
 		WithSchemas(schemas)
 	if c.Compile(s.modules); c.Failed() {
-		return nil, c.Errors
+		return nil, compileError(c.Errors)
 	}
 	return c, nil
 }

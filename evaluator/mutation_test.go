@@ -74,6 +74,7 @@ var mutations = []struct{ file, from, to string }{
 	{"gate/wire/call.rego", `not optional_string(policy, "veto")`, `not optional_string(policy, "vet")`},
 	{"gate/wire/call.rego", `not nonempty_text(object.get(tool, "name", null))`, `not is_string(object.get(tool, "name", null))`},
 	{"gate/wire/call.rego", `in {"clean", "tainted"}`, `in {"clean", "tainted", null}`},
+	{"gate/wire/call.rego", "transform.kind in {\"none\", \"rewrite\"}", "transform.kind in {\"none\"}"},
 	{"gate/wire/members.rego", "n == floor(n)", "n >= floor(n)"},
 	{"gate/wire/members.rego", "n >= 0", "n >= -1"},
 	{"gate/wire/members.rego", "n <= 18446744073709551615", "n <= 18446744073709551616"},

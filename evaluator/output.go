@@ -140,6 +140,10 @@ func readOutcome(answer any) (capability.Outcome, error) {
 	} else if has {
 		o.Note = r.text(m, "", "note")
 	}
+	if o.Kind != capability.Escalate && o.Kind != capability.Deny && !o.Required.SubsetOf(o.Granted) {
+		r.fail("/granted", "it lacks %v, which is required: that can be an escalate or a deny, not %v",
+			o.Required.Minus(o.Granted), o.Kind)
+	}
 	if !o.Missing.Empty() && o.Kind != capability.Escalate {
 		r.fail("/missing", "only an escalate can lack capabilities, and this is %v", o.Kind)
 	}

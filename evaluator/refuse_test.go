@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"os"
@@ -69,6 +70,7 @@ func TestAnswersThatAreNoDecision(t *testing.T) {
 		{"names and mask differ", edit(`"required_mask": 1`, `"required_mask": 2`), ErrNotDecision, "/required"},
 		{"names not texts", edit(`"granted": ["local-read"]`, `"granted": [1]`), ErrNotDecision, "/granted"},
 		{"allow that lacks something", edit(`"missing": [], "missing_mask": 0`, `"missing": ["local-read"], "missing_mask": 1`), ErrNotDecision, "/missing"},
+		{"allow of what is not granted", edit(`"granted": ["local-read"], "granted_mask": 1`, `"granted": [], "granted_mask": 0`), ErrNotDecision, "/granted"},
 		{"allow with arguments", edit(`"reason"`, `"arguments": {}, "reason"`), ErrNotDecision, "/arguments"},
 		{"modify without arguments", edit(`"allow"`, `"modify"`), ErrNotDecision, "/arguments"},
 		{"modify with an array", edit(`"allow"`, `"modify", "arguments": []`), ErrNotDecision, "/arguments"},
@@ -145,6 +147,10 @@ func TestPoliciesThatCannotBeUsed(t *testing.T) {
 		{"misspelt input path", withFile(t, "gate/taint/taint.rego", func(text string) string {
 			return replaceOnce(t, text, `input.taint == "tainted"`, `input.tainted == "tainted"`)
 		}), "gate/taint/taint.rego:21"},
+		{"misspelt input path in a rule of the author's", withFile(t, "gate/call/call.rego", func(text string) string {
+			return text + "\nasks_for_person if is_payment\n\nis_payment if startswith(input.tool.nmae, \"pay_\")\n"
+		}), `did you mean "name"?`},
+		{"a very long error", fstest.MapFS{"a.rego": {Data: append([]byte("package a\nx := "), bytes.Repeat([]byte{0}, 1<<20)...)}}, "a.rego:2"},
 		{"foreign facts", withFile(t, "gate/facts/data.json", func(text string) string {
 			return replaceOnce(t, text, `"all":31`, `"all":15`)
 		}), "data.gate.facts"},
@@ -154,6 +160,9 @@ func TestPoliciesThatCannotBeUsed(t *testing.T) {
 			_, err := New(context.Background(), &Options{FS: tt.tree})
 			if !errors.Is(err, ErrPolicy) || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v, want one that names %q", err, tt.want)
+			}
+			if text := err.Error(); len(text) > 4000 || strings.Contains(text, "\n") {
+				t.Errorf("the error has %d bytes and is to be one line", len(text))
 			}
 		})
 	}

@@ -135,6 +135,9 @@ func (s *task) reject(d document, line int, pointer, message string) error {
 	} else if err := s.out.Flush(); err != nil { // people see both streams: keep their order
 		return err
 	}
+	if d.index >= 0 {
+		message = fmt.Sprintf("element %d: %s", d.index, message)
+	}
 	complain(s.stderr, place(s.name, line, pointer)+message)
 	return nil
 }

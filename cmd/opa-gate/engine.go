@@ -23,6 +23,7 @@ type engineFlags struct {
 	engine   choice
 	policies string
 	system   string
+	given    func(flag string) bool
 }
 
 func newEngineFlags(many bool) engineFlags {
@@ -35,6 +36,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 		usage += "; or a list of engines, one after the other"
 	}
 	f.engine.add(cmd, "engine", usage)
+	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVar(&f.policies, "policies", "", "directory of policies, `DIR`, to use in place of the built-in ones")
 	_ = cmd.MarkFlagDirname("policies")
 }
@@ -45,6 +47,9 @@ func (f *engineFlags) addSystem(cmd *cobra.Command) {
 
 // open makes the engine of that name.
 func (f *engineFlags) open(ctx context.Context, name string) (evaluator.Engine, error) {
+	if f.given("policies") && f.policies == "" { // an unset variable must not mean the built-in ones
+		return nil, errors.New("--policies: expected a directory, got an empty name")
+	}
 	native := evaluator.Native{System: f.system}
 	if name == engineNative {
 		if f.policies != "" && f.engine.value == engineNative {

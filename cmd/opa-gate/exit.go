@@ -59,6 +59,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return exitInput
 }
 
+// maxComplaint is the longest message for a person, in characters.
+const maxComplaint = 2000
+
 // complain writes one line for a person. Line breaks within it, say of a
 // compiler, become semicolons; whatever else could act on a terminal is escaped.
 func complain(stderr io.Writer, message string) {
@@ -66,7 +69,11 @@ func complain(stderr io.Writer, message string) {
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	_, _ = fmt.Fprintln(stderr, "opa-gate: "+wire.Printable(strings.Join(lines, "; ")))
+	text := strings.Join(lines, "; ")
+	if r := []rune(text); len(r) > maxComplaint {
+		text = string(r[:maxComplaint]) + "…"
+	}
+	_, _ = fmt.Fprintln(stderr, "opa-gate: "+wire.Printable(text))
 }
 
 // knownCommand refuses what stands where a command is expected.

@@ -85,6 +85,9 @@ func (a *array) next() (document, error) {
 	return document{data: value, line: line, index: a.index - 1}, nil
 }
 
+// restUnread ends the message about an array that cannot be read on.
+const restUnread = " (the rest of the array was not read)"
+
 // end looks behind the array: whatever stands there belongs to no document
 // that could be answered.
 func (a *array) end() (document, error) {
@@ -110,9 +113,11 @@ func (a *array) stop(err error) (document, error) {
 	d := document{line: a.line(err), index: a.index}
 	if a.tooLarge {
 		d.err = overlong(d.line)
+		d.err.Got += restUnread
 		return d, nil
 	}
 	d.err = syntaxError(err, d.line)
+	d.err.Got += restUnread
 	// The decoder's pointer begins with the element's index, or is empty if
 	// the error is between two elements.
 	_, inside, _ := strings.Cut(strings.TrimPrefix(d.err.Pointer, "/"), "/")

@@ -115,45 +115,44 @@ call_problems contains problem if {
 	problem := ["/policy/transform/kind", concat(" or ", sort(transforms))]
 }
 
-# What a transform may hold depends on its kind, once that is known.
 call_problems contains problem if {
-	known := {
-		"none": {"kind"},
-		"rewrite": {"kind", "arguments"},
-		"inject_context": {"kind", "note"},
-	}
-	some problem in unknown_members(
-		transform, "/policy/transform",
-		object.get(known, [object.get(transform, "kind", null)], {"kind", "arguments", "note"}),
-	)
+	some problem in unknown_members(transform, "/policy/transform", {"kind", "arguments", "note"})
 }
 
+# What stands beside the kind depends on it. A kind that is not known is a
+# problem of its own; what stands beside it must still be of its type.
 call_problems contains problem if {
-	needs_arguments
+	transform.kind == "rewrite"
 	not is_object(object.get(transform, "arguments", null))
 	problem := ["/policy/transform/arguments", "an object"]
 }
 
 call_problems contains problem if {
-	needs_note
+	transform.kind == "inject_context"
 	not is_string(object.get(transform, "note", null))
 	problem := ["/policy/transform/note", "a string"]
 }
 
-needs_arguments if transform.kind == "rewrite"
-
-# A kind that is not known is a problem of its own; what stands beside it must
-# still be of its type.
-needs_arguments if {
-	not object.get(transform, "kind", null) in transforms
-	_ = transform.arguments
+call_problems contains problem if {
+	transform.kind in {"none", "inject_context"}
+	not is_null(object.get(transform, "arguments", null))
+	problem := ["/policy/transform/arguments", "no such member beside this kind"]
 }
 
-needs_note if transform.kind == "inject_context"
+call_problems contains problem if {
+	transform.kind in {"none", "rewrite"}
+	not is_null(object.get(transform, "note", null))
+	problem := ["/policy/transform/note", "no such member beside this kind"]
+}
 
-needs_note if {
-	not object.get(transform, "kind", null) in transforms
-	_ = transform.note
+call_problems contains problem if {
+	not optional_object(transform, "arguments")
+	problem := ["/policy/transform/arguments", "an object"]
+}
+
+call_problems contains problem if {
+	not optional_string(transform, "note")
+	problem := ["/policy/transform/note", "a string"]
 }
 
 # The objects of the document, each empty where there is none, so that no check

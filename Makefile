@@ -17,20 +17,20 @@ race:
 	$(GO) test -race -short ./...
 
 lint:
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
 
 # Every fuzz target of the module, one after the other.
 fuzz:
-	@set -e; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	@set -e; count=0; for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
 	  for target in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$pkg/*_test.go | cut -c6-); do \
-	    echo "fuzz $$pkg $$target"; $(GO) test $$pkg -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME); \
+	    count=$$((count+1)); echo "fuzz $$pkg $$target"; $(GO) test $$pkg -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME); \
 	  done; \
-	done
+	done; echo "$$count fuzz targets"; test $$count -gt 0
 
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./capability ./evaluator
+	$(GO) test -run '^$$' -bench . -benchmem ./capability ./evaluator ./cmd/opa-gate
 
 generate:
 	$(GO) generate ./...

@@ -59,6 +59,15 @@ func (c *Call) Validate() error {
 			return fmt.Errorf("%w: the name %q is not valid UTF-8", ErrInvalidCall, name)
 		}
 	}
+	if !c.Policy.Vetoed && c.Policy.Veto != "" {
+		return fmt.Errorf("%w: there is a veto's text and no veto", ErrInvalidCall)
+	}
+	switch t := &c.Policy.Transform; {
+	case t.Arguments != nil && t.Kind != Rewrite:
+		return fmt.Errorf("%w: arguments belong to a rewrite", ErrInvalidCall)
+	case t.Note != "" && t.Kind != InjectContext:
+		return fmt.Errorf("%w: a note belongs to an injected context", ErrInvalidCall)
+	}
 	switch t := &c.Policy.Transform; t.Kind {
 	case NoTransform, InjectContext:
 	case Rewrite:

@@ -75,7 +75,7 @@ func Decide(required, granted Set, p CallPolicy, tool string) Outcome {
 func decide(required, granted Set, p *CallPolicy, tool, system string) Outcome {
 	o := Outcome{Required: required, Granted: granted}
 	switch missing := required.Minus(granted); {
-	case p.Vetoed:
+	case p.Vetoed || p.Veto != "": // a text that nobody flagged is closed, too
 		o.Kind, o.Reason = Deny, p.Veto
 	case !missing.Empty():
 		o.Kind, o.Missing, o.Reason = Escalate, missing, Reason(missing, tool, system)

@@ -92,7 +92,7 @@ func TestDecidePrecedence(t *testing.T) {
 		{"veto before everything", 9, 1,
 			CallPolicy{Vetoed: true, Veto: "no", RequiresHuman: true, SandboxEscalation: true, Transform: rewrite},
 			Outcome{Kind: Deny, Reason: "no"}},
-		{"text without a veto", 9, 31, CallPolicy{Veto: "no"}, Outcome{Kind: Allow}},
+		{"text that nobody flagged", 9, 31, CallPolicy{Veto: "no"}, Outcome{Kind: Deny, Reason: "no"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

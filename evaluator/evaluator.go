@@ -108,7 +108,7 @@ func (e *Evaluator) Skill(ctx context.Context, r *skill.Request) (skill.Answer, 
 	if err != nil {
 		return skill.Answer{}, fmt.Errorf("%s: %w", skillEntrypoint, err)
 	}
-	return readAnswer(answer)
+	return readAnswer(answer, r)
 }
 
 // evaluate returns the one value of a prepared query. No value, several values

@@ -9,6 +9,7 @@ import (
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/fixtures"
 	"github.com/opa-gate/opa-gate/skill"
+	"github.com/opa-gate/opa-gate/wire"
 )
 
 // Each row weakens or breaks one line of the Rego. The suite must notice every
@@ -122,11 +123,15 @@ func (s stock) Call(_ context.Context, doc []byte) ([]byte, error) {
 }
 
 func (s stock) Skill(_ context.Context, doc []byte) ([]byte, error) {
+	request, err := wire.ParseSkill(doc)
+	if err != nil {
+		return nil, err
+	}
 	answer, err := rawSkill(s.e, string(doc))
 	if err != nil {
 		return nil, err
 	}
-	a, err := readAnswer(answer)
+	a, err := readAnswer(answer, request)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +180,7 @@ func refusal(e *Evaluator, c fixtures.InvalidCase) string {
 		}
 		reason = o.Reason
 	} else {
-		a, err := readAnswer(answer)
+		a, err := readAnswer(answer, &skill.Request{})
 		if err != nil {
 			return err.Error()
 		}
@@ -184,11 +189,7 @@ func refusal(e *Evaluator, c fixtures.InvalidCase) string {
 		}
 		reason = a.Reason
 	}
-	place := " at " + c.Pointer + ":"
-	if c.Pointer == "" {
-		place = "schema:"
-	}
-	if !strings.Contains(reason, place) {
+	if !strings.Contains(reason, placeOf(c.Pointer)) {
 		return fmt.Sprintf("the reason %q does not name %q", reason, c.Pointer)
 	}
 	return ""

@@ -144,6 +144,9 @@ func readOutcome(answer any) (capability.Outcome, error) {
 		r.fail("/granted", "it lacks %v, which is required: that can be an escalate or a deny, not %v",
 			o.Required.Minus(o.Granted), o.Kind)
 	}
+	if lacking := o.Required.Minus(o.Granted); !o.Missing.Empty() && o.Missing != lacking {
+		r.fail("/missing", "it must be what is required and not granted, %v, or nothing", lacking)
+	}
 	if !o.Missing.Empty() && o.Kind != capability.Escalate {
 		r.fail("/missing", "only an escalate can lack capabilities, and this is %v", o.Kind)
 	}
@@ -165,10 +168,10 @@ func encodeJSON(r *reader, v any) json.RawMessage {
 
 var skillDecisionMembers = []string{"trust", "ceiling", "granted", "outcome", "reason"}
 
-// readAnswer reads a skill answer (specification, section 7). What is not
-// exactly one, or deploys what its own parts do not add up to, is an error
-// that matches ErrNotDecision.
-func readAnswer(answer any) (skill.Answer, error) {
+// readAnswer reads the skill answer to q (specification, section 7). What is
+// not exactly one, deploys what its own parts do not add up to, or overrides
+// without an approval in q, is an error that matches ErrNotDecision.
+func readAnswer(answer any, q *skill.Request) (skill.Answer, error) {
 	r := &reader{entrypoint: skillEntrypoint}
 	m := r.object(answer, "", append(slices.Clone(skillDecisionMembers), "enforcement"), nil)
 	if r.err != nil {
@@ -205,8 +208,15 @@ func readAnswer(answer any) (skill.Answer, error) {
 		r.fail(at, "a skill is deployed, blocked or pending, exactly one of them")
 	case e.Deploy != e.EffectiveTier.Valid():
 		r.fail(at+"/effective_tier", "a skill that is deployed has one, and no other")
-	case e.Deploy && !e.Overridden && (a.Outcome == skill.Deny || e.EffectiveTier > a.Granted):
-		r.fail(at, "only an override deploys above what the gate granted")
+	case e.Overridden && (!e.Deploy || q.Approval != skill.Approved || a.Outcome != skill.Deny || e.EffectiveTier != q.Requested):
+		r.fail(at+"/overridden", "an override deploys what was denied, at the tier that was requested and approved")
+	case e.Deploy && !e.Overridden && (a.Outcome == skill.Deny || e.EffectiveTier != a.Granted):
+		r.fail(at+"/effective_tier", "without an override a skill is deployed at what the gate granted")
+	case a.Granted > a.Ceiling || a.Granted > q.Requested:
+		r.fail("/granted", "it must be above neither the ceiling nor the request")
+	case e.Pending != nil && (e.Pending.SkillName != q.Skill || e.Pending.Requested != q.Requested ||
+		e.Pending.Fingerprint != skill.Fingerprint(q.Skill, q.Requested)):
+		r.fail(at+"/pending", "it must be about the skill and the tier that were asked about")
 	}
 	if r.err != nil {
 		return skill.Answer{}, r.err

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/policies"
+	"github.com/opa-gate/opa-gate/skill"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -29,6 +30,14 @@ func raw(e *Evaluator, doc string, call bool) (any, error) {
 		query = &e.call
 	}
 	return evaluate(context.Background(), query, input.Value)
+}
+
+// placeOf is how a reason names the place of a fault.
+func placeOf(pointer string) string {
+	if pointer == "" {
+		return "breaks its schema:"
+	}
+	return "breaks its schema at " + pointer + ":"
 }
 
 func toText(v any) string { return fmt.Sprint(v) }
@@ -77,10 +86,7 @@ func FuzzCallDocument(f *testing.F) {
 			t.Fatalf("%s: %v", doc, readErr)
 		}
 		if broken != nil {
-			want := "breaks its schema at " + broken.Pointer + ":"
-			if broken.Pointer == "" {
-				want = "breaks its schema:"
-			}
+			want := placeOf(broken.Pointer)
 			if got.Kind.String() != "deny" || !strings.Contains(got.Reason, want) {
 				t.Errorf("%s\nthe schema says %v\nthe rules say %v %q", doc, broken, got.Kind, got.Reason)
 			}
@@ -112,12 +118,15 @@ func FuzzSkillDocument(f *testing.F) {
 		if rawErr != nil {
 			t.Fatalf("%s: %v", doc, rawErr)
 		}
-		got, readErr := readAnswer(answer)
+		if request == nil {
+			request = &skill.Request{}
+		}
+		got, readErr := readAnswer(answer, request)
 		if readErr != nil {
 			t.Fatalf("%s: %v", doc, readErr)
 		}
 		if broken != nil {
-			if got.Enforcement.Deploy || !got.Enforcement.Blocked || !strings.Contains(got.Reason, broken.Pointer+":") {
+			if got.Enforcement.Deploy || !got.Enforcement.Blocked || !strings.Contains(got.Reason, placeOf(broken.Pointer)) {
 				t.Errorf("%s\nthe schema says %v\nthe rules say %+v", doc, broken, got)
 			}
 			return

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/open-policy-agent/opa/v1/rego"
+
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/skill"
 )
@@ -71,6 +73,8 @@ func TestAnswersThatAreNoDecision(t *testing.T) {
 		{"names not texts", edit(`"granted": ["local-read"]`, `"granted": [1]`), ErrNotDecision, "/granted"},
 		{"allow that lacks something", edit(`"missing": [], "missing_mask": 0`, `"missing": ["local-read"], "missing_mask": 1`), ErrNotDecision, "/missing"},
 		{"allow of what is not granted", edit(`"granted": ["local-read"], "granted_mask": 1`, `"granted": [], "granted_mask": 0`), ErrNotDecision, "/granted"},
+		{"escalate that lacks something else", edit(`"outcome": "allow", "reason": "", "missing": [], "missing_mask": 0`,
+			`"outcome": "escalate", "reason": "", "missing": ["local-write"], "missing_mask": 2`), ErrNotDecision, "/missing"},
 		{"allow with arguments", edit(`"reason"`, `"arguments": {}, "reason"`), ErrNotDecision, "/arguments"},
 		{"modify without arguments", edit(`"allow"`, `"modify"`), ErrNotDecision, "/arguments"},
 		{"modify with an array", edit(`"allow"`, `"modify", "arguments": []`), ErrNotDecision, "/arguments"},
@@ -104,7 +108,13 @@ func TestSkillAnswersThatAreNoDecision(t *testing.T) {
 		{"deploys without a tier", `"deploy": false`, `"deploy": true`, "/enforcement"},
 		{"neither deployed nor blocked", `"blocked": true`, `"blocked": false`, "/enforcement"},
 		{"deploys what was denied", `"deploy": false, "effective_tier": null, "overridden": false, "blocked": true`,
-			`"deploy": true, "effective_tier": "full_access", "overridden": false, "blocked": false`, "/enforcement"},
+			`"deploy": true, "effective_tier": "full_access", "overridden": false, "blocked": false`, "/enforcement/effective_tier"},
+		{"overrides without an approval", `"deploy": false, "effective_tier": null, "overridden": false, "blocked": true`,
+			`"deploy": true, "effective_tier": "read_only", "overridden": true, "blocked": false`, "/enforcement/overridden"},
+		{"grants without a ceiling", `"granted": null, "outcome": "deny"`, `"granted": "read_only", "outcome": "allow"`, "/granted"},
+		{"pending about another skill", `"blocked": true, "pending": null`,
+			`"blocked": false, "pending": {"fingerprint": "skill_deploy:x:read_only", "skill_name": "x", "requested": "read_only",
+			"decision": {"trust": "untrusted", "ceiling": null, "granted": null, "outcome": "deny", "reason": ""}}`, "/enforcement/pending"},
 		{"unknown trust", `"untrusted"`, `"total"`, "/trust"},
 		{"unknown tier", `"ceiling": null`, `"ceiling": "root"`, "/ceiling"},
 		{"pending is no object", `"pending": null`, `"pending": true`, "/enforcement/pending"},
@@ -192,6 +202,9 @@ func TestInvalidCallsAreRefused(t *testing.T) {
 			{}, {Tool: "t"}, {Taint: capability.Clean}, {Tool: "t", Taint: 3},
 			{Tool: "t", Taint: capability.Clean, Profile: capability.Profile{Origin: 9}},
 			{Tool: "t", Taint: capability.Clean, Policy: capability.CallPolicy{Transform: capability.Transform{Kind: 3}}},
+			{Tool: "t", Taint: capability.Clean, Policy: capability.CallPolicy{Veto: "no"}},
+			{Tool: "t", Taint: capability.Clean, Policy: capability.CallPolicy{Transform: capability.Transform{Note: "n"}}},
+			{Tool: "t", Taint: capability.Clean, Policy: capability.CallPolicy{Transform: capability.Transform{Arguments: []byte("{}")}}},
 			{Tool: "t", Taint: capability.Clean, Policy: capability.CallPolicy{Transform: capability.Transform{Kind: capability.Rewrite}}},
 		} {
 			if o, err := e.Decide(context.Background(), &c); !errors.Is(err, capability.ErrInvalidCall) || o.Kind.Valid() {
@@ -200,6 +213,19 @@ func TestInvalidCallsAreRefused(t *testing.T) {
 		}
 		if _, err := e.Skill(context.Background(), &skill.Request{Skill: "s"}); !errors.Is(err, skill.ErrInvalidRequest) {
 			t.Errorf("%s: a request without a tier gives %v", name, err)
+		}
+	}
+}
+
+// Several results, and several expressions, are as good as none.
+func TestSeveralResultsAreAmbiguous(t *testing.T) {
+	for _, query := range []string{"numbers.range(1, 3)[_]", "true; false == false"} {
+		q, err := rego.New(rego.Query(query)).PrepareForEval(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := evaluate(context.Background(), &q, nil); !errors.Is(err, ErrAmbiguous) || v != nil {
+			t.Errorf("%s gives %v, %v", query, v, err)
 		}
 	}
 }

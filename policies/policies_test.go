@@ -237,6 +237,20 @@ func TestPackagesAndMetadata(t *testing.T) {
 		t.Errorf("entrypoints %q, want %q", entrypoints, want)
 	}
 
+	for name, module := range rules(t) {
+		described := map[string]bool{}
+		for _, a := range module.Annotations {
+			if path := a.GetTargetPath(); a.Scope != "package" && a.Title != "" && path != nil {
+				described[path.String()] = true
+			}
+		}
+		for _, rule := range module.Rules {
+			if !described[rule.Ref().GroundPrefix().String()] && !described[rule.Path().GroundPrefix().String()] {
+				t.Errorf("%s:%d: the rule %s has no METADATA with a title", name, rule.Location.Row, rule.Head.Name)
+			}
+		}
+	}
+
 	titled := map[string]bool{}
 	for _, module := range rules(t) {
 		pkg := module.Package.Path.String()

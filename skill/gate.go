@@ -142,7 +142,7 @@ type Enforcement struct {
 // the last record about [Fingerprint](name, requested) says.
 func Enforce(name string, requested Tier, d Decision, verdict Verdict) Enforcement {
 	switch {
-	case d.Outcome == Allow || d.Outcome == Downgrade:
+	case (d.Outcome == Allow || d.Outcome == Downgrade) && d.Granted.Valid():
 		return Enforcement{
 			Deploy:        true,
 			EffectiveTier: d.Granted,

@@ -37,7 +37,7 @@ func ParseFingerprint(fingerprint string) (name string, tier Tier, ok bool) {
 	return rest[:i], tier, true
 }
 
-// Errors of [Ruling.Validate], and so of every [Ledger.Record].
+// Errors of [Ruling.Validate] and, with ErrReviewer, of every [Ledger.Record].
 var (
 	// ErrFingerprint: the fingerprint is not one that Fingerprint makes.
 	ErrFingerprint = errors.New("not a skill's fingerprint")
@@ -99,7 +99,8 @@ type Ledger interface {
 
 // LastVerdict looks up what l last says about a fingerprint. A record that
 // would not be accepted today, say because its required tier is too low, counts
-// as never seen.
+// as never seen; it still is the last one, so an earlier record does not come
+// back into force through it.
 func LastVerdict(ctx context.Context, l Ledger, fingerprint string) (Verdict, error) {
 	r, ok, err := l.Last(ctx, fingerprint)
 	if err != nil {

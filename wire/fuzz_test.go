@@ -58,9 +58,6 @@ func FuzzParseCall(f *testing.F) {
 		}
 		o := c.Decide("")
 		answered(t, o)
-		if !o.Equal(o) {
-			t.Error("the outcome differs from itself")
-		}
 	})
 }
 

@@ -64,7 +64,9 @@ func ParseCall(data []byte) (*capability.Call, error) {
 		t := &c.Policy.Transform
 		t.Kind, _ = capability.ParseTransformKind(text(transform["kind"]))
 		t.Note = text(transform["note"])
-		t.Arguments = v.raw[argumentsPointer]
+		if object(transform["arguments"]) != nil { // null stands for none
+			t.Arguments = v.raw[argumentsPointer]
+		}
 	}
 	return c, nil
 }

@@ -100,6 +100,8 @@ func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 	case "minimum", "maximum":
 		out.Expected = fmt.Sprintf("an integer from %v to %v", rule["minimum"], rule["maximum"])
 		out.Got = describe(instance)
+	default:
+		out.Expected = e.Message
 	}
 	*found = append(*found, out)
 }

@@ -53,9 +53,13 @@ func (f flushing) Read(p []byte) (int, error) {
 func answer[Q any, A json.Marshaler](s *task, w work[Q, A]) (code int, err error) {
 	r := newReader(flushing{s.in, s.out}, false)
 	p := &printer{Writer: s.out, colour: s.colour}
+	answers := 0
 	for {
 		d, err := r.next()
 		if errors.Is(err, io.EOF) {
+			if s.exitCode && answers == 0 { // no answer at all must not look like a pass
+				code = max(code, exitCheck)
+			}
 			return code, s.out.Flush()
 		}
 		if err != nil {
@@ -69,6 +73,7 @@ func answer[Q any, A json.Marshaler](s *task, w work[Q, A]) (code int, err error
 			return exitInput, err
 		}
 		code = max(code, c)
+		answers++
 	}
 }
 

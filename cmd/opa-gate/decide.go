@@ -42,7 +42,7 @@ rest goes on. The exit code is 2 then.`,
 	engines.add(cmd)
 	engines.addSystem(cmd)
 	format.add(cmd, "format", "how answers are written")
-	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every answer is allow")
+	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless there are answers and every one is allow")
 	return cmd
 }
 

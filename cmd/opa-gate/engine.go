@@ -37,7 +37,7 @@ func (f *engineFlags) add(cmd *cobra.Command) {
 	}
 	f.engine.add(cmd, "engine", usage)
 	f.given = cmd.Flags().Changed
-	cmd.Flags().StringVar(&f.policies, "policies", "", "directory of policies, `DIR`, to use in place of the built-in ones")
+	cmd.Flags().StringVar(&f.policies, "policies", "", "use the policies in `DIR` in place of the built-in ones")
 	_ = cmd.MarkFlagDirname("policies")
 }
 

@@ -3,6 +3,8 @@
 # description: |
 #   Takes a call document and answers with a decision document. The precedence
 #   below is set algebra: no step of it names a capability.
+# schemas:
+#   - input: schema.call
 package gate.call
 
 import data.gate.escalation
@@ -55,8 +57,6 @@ missing := bits.and(profile.required, bits.negate(taint.granted))
 #   whose masks are undefined is passed over and ends in the default deny, never
 #   in an allow.
 # scope: document
-# schemas:
-#   - input: schema.call
 answer := {"outcome": "deny", "reason": input.policy.veto} if {
 	is_string(input.policy.veto)
 } else := {
@@ -91,8 +91,6 @@ answer := {"outcome": "deny", "reason": input.policy.veto} if {
 # METADATA
 # title: The verdict asks for a person whatever is granted
 # scope: document
-# schemas:
-#   - input: schema.call
 asks_for_person if input.policy.requires_human == true
 
 asks_for_person if input.policy.sandbox_escalation == true
@@ -100,16 +98,18 @@ asks_for_person if input.policy.sandbox_escalation == true
 # METADATA
 # title: The kind of the verdict's transform
 # scope: document
-# schemas:
-#   - input: schema.call
 default transform := "none"
 
 transform := input.policy.transform.kind if is_object(input.policy.transform)
 
-# What is missing in every answer but one.
+# METADATA
+# title: What is missing in every answer but one
+# scope: document
 nothing := {"missing": [], "missing_mask": 0}
 
-# What the answer rests on, whatever it is.
+# METADATA
+# title: What the answer rests on, whatever it is
+# scope: document
 basis := {
 	"required": facts.names[profile.required],
 	"required_mask": profile.required,
@@ -117,6 +117,9 @@ basis := {
 	"granted_mask": taint.granted,
 }
 
+# METADATA
+# title: What the answer warns of
+# scope: document
 default warnings := {}
 
 warnings := {"warnings": [concat("", [`unknown capability "`, name, `"`]) | some name in grant.unknown]} if {

@@ -3,13 +3,13 @@
 # description: |
 #   What the gate allows or downgrades needs no person. For a deny it counts what
 #   a person decided about this skill at the tier that was asked for.
+# schemas:
+#   - input: schema.skill
 package gate.enforcement
 
 # METADATA
 # title: The enforcement of a gate's decision
 # scope: document
-# schemas:
-#   - input: schema.skill
 enforce(gate) := object.union(unchanged, {
 	"deploy": true,
 	"effective_tier": gate.granted,
@@ -48,8 +48,6 @@ enforce(gate) := object.union(unchanged, {
 #   No tier has a colon in its name, so two different pairs of skill and tier
 #   never share an entry, whatever characters the skill's name has.
 # scope: document
-# schemas:
-#   - input: schema.skill
 fingerprint := concat(":", ["skill_deploy", input.skill, input.requested])
 
 # METADATA

@@ -43,4 +43,7 @@ system := settings.system if {
 	settings.system != ""
 }
 
+# METADATA
+# title: A capability is among the missing ones
+# scope: document
 lacks(missing, name) if name in facts.names[missing]

@@ -3,6 +3,8 @@
 # description: |
 #   The operator's policy is a list of capability names. A marker is no more
 #   grantable than a typo is: both grant nothing and are reported.
+# schemas:
+#   - input: schema.call
 package gate.grant
 
 import data.gate.facts
@@ -13,8 +15,6 @@ import data.gate.facts
 #   A document that states none grants every grantable capability; an empty list
 #   grants nothing.
 # scope: document
-# schemas:
-#   - input: schema.call
 base := sum({facts.grantable[name] | some name in input.grant.base}) if {
 	is_array(input.grant.base)
 } else := facts.all
@@ -23,8 +23,6 @@ base := sum({facts.grantable[name] | some name in input.grant.base}) if {
 # title: The names that grant nothing
 # description: In the order in which the operator lists them.
 # scope: document
-# schemas:
-#   - input: schema.call
 default unknown := []
 
 unknown := [name |

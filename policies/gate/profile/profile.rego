@@ -4,6 +4,8 @@
 #   A tool's profile is its origin, which the operator states, and three
 #   annotations, which the tool claims. An annotation that is left out, or null,
 #   takes the meaning that MCP gives it.
+# schemas:
+#   - input: schema.call
 package gate.profile
 
 import data.gate.facts
@@ -12,8 +14,6 @@ import data.gate.facts
 # title: The tool's origin
 # description: An origin that is left out is unknown, and unknown requires everything.
 # scope: document
-# schemas:
-#   - input: schema.call
 default origin := "unknown"
 
 origin := input.tool.origin if is_string(input.tool.origin)
@@ -21,8 +21,6 @@ origin := input.tool.origin if is_string(input.tool.origin)
 # METADATA
 # title: The read_only annotation
 # scope: document
-# schemas:
-#   - input: schema.call
 default read_only := false
 
 read_only := input.tool.read_only if is_boolean(input.tool.read_only)
@@ -33,8 +31,6 @@ read_only := input.tool.read_only if is_boolean(input.tool.read_only)
 #   Left out, a tool is destructive unless it is read-only. A value that is given
 #   is taken as given, even beside read_only.
 # scope: document
-# schemas:
-#   - input: schema.call
 destructive := input.tool.destructive if {
 	is_boolean(input.tool.destructive)
 } else := read_only == false
@@ -45,8 +41,6 @@ destructive := input.tool.destructive if {
 #   Says that the tool's result may carry content of uncontrolled origin. It
 #   never changes what is required.
 # scope: document
-# schemas:
-#   - input: schema.call
 default open_world := true
 
 open_world := input.tool.open_world if is_boolean(input.tool.open_world)
@@ -97,9 +91,14 @@ required := facts.bit["grant-admin"] if origin == "admin-grant"
 
 required := facts.all if origin == "unknown"
 
-# The origins whose endpoints the operator has vouched for.
+# METADATA
+# title: The origins whose endpoints the operator has vouched for
+# scope: document
 connectors := {"first-party", "registered-connector"}
 
+# METADATA
+# title: The tool only reads, by what it says and does not contradict
+# scope: document
 reads_only if {
 	read_only
 	not destructive

@@ -2,6 +2,8 @@
 # title: The decision on a skill
 # description: |
 #   Takes a skill document and answers with what the skill may be deployed at.
+# schemas:
+#   - input: schema.skill
 package gate.skill
 
 import data.gate.enforcement
@@ -53,8 +55,6 @@ decision := object.union(gate, {"enforcement": enforcement.enforce(gate)}) if co
 #   Without a ceiling nothing is granted; otherwise the lower of the request and
 #   the ceiling is.
 # scope: document
-# schemas:
-#   - input: schema.skill
 gate := {
 	"trust": trust.level,
 	"ceiling": null,
@@ -84,5 +84,7 @@ gate := {
 	rank[input.requested] > rank[trust.ceiling]
 }
 
-# The order of the tiers.
+# METADATA
+# title: The order of the tiers
+# scope: document
 rank := {"read_only": 1, "sandbox_edit": 2, "full_access": 3}

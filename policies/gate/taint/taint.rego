@@ -3,6 +3,8 @@
 # description: |
 #   Once untrusted content is in the conversation, the calls by which it could
 #   do harm beyond it are no longer granted.
+# schemas:
+#   - input: schema.call
 package gate.taint
 
 import data.gate.facts
@@ -14,8 +16,6 @@ import data.gate.grant
 #   A taint that is neither clean nor tainted revokes nothing known, so this is
 #   undefined for it and nothing is allowed.
 # scope: document
-# schemas:
-#   - input: schema.call
 revoked := 0 if input.taint == "clean"
 
 revoked := facts.bit["arbitrary-egress"] + facts.bit["mutate-external"] if input.taint == "tainted"

@@ -3,6 +3,8 @@
 # description: |
 #   Trust follows from a skill's provenance, and a ceiling from trust. Whatever
 #   the provenance leaves out, or gives as null, counts against the skill.
+# schemas:
+#   - input: schema.skill
 package gate.trust
 
 # METADATA
@@ -55,29 +57,21 @@ distrust := "It is not trusted: it has failed clearly more often than it has suc
 # METADATA
 # title: The skill carries a valid signature
 # scope: document
-# schemas:
-#   - input: schema.skill
 signed if input.provenance.signed == true
 
 # METADATA
 # title: The operator trusts the signer
 # scope: document
-# schemas:
-#   - input: schema.skill
 signer_trusted if input.provenance.signer_trusted == true
 
 # METADATA
 # title: A scanner has looked at the skill
 # scope: document
-# schemas:
-#   - input: schema.skill
 scanned if input.provenance.scanned == true
 
 # METADATA
 # title: Who publishes the skill
 # scope: document
-# schemas:
-#   - input: schema.skill
 default source := "unknown"
 
 source := input.provenance.source if is_string(input.provenance.source)
@@ -85,8 +79,6 @@ source := input.provenance.source if is_string(input.provenance.source)
 # METADATA
 # title: What the scanner found
 # scope: document
-# schemas:
-#   - input: schema.skill
 default vulnerabilities := 0
 
 vulnerabilities := input.provenance.vulnerabilities if is_number(input.provenance.vulnerabilities)
@@ -94,8 +86,6 @@ vulnerabilities := input.provenance.vulnerabilities if is_number(input.provenanc
 # METADATA
 # title: How often the skill succeeded
 # scope: document
-# schemas:
-#   - input: schema.skill
 default successes := 0
 
 successes := input.provenance.success_count if is_number(input.provenance.success_count)
@@ -103,8 +93,6 @@ successes := input.provenance.success_count if is_number(input.provenance.succes
 # METADATA
 # title: How often the skill failed
 # scope: document
-# schemas:
-#   - input: schema.skill
 default failures := 0
 
 failures := input.provenance.fail_count if is_number(input.provenance.fail_count)

@@ -155,34 +155,56 @@ call_problems contains problem if {
 	problem := ["/policy/transform/note", "a string"]
 }
 
-# The objects of the document, each empty where there is none, so that no check
-# below is skipped or fails for want of something to look at.
+# METADATA
+# title: The input can be a document at all
+# scope: document
 default is_document := false
 
 is_document if is_object(input)
 
+# METADATA
+# title: The document, empty where there is none, so that no check is skipped
+# scope: document
 default document := {}
 
 document := input if is_object(input)
 
+# METADATA
+# title: The tool, empty where there is none
+# scope: document
 default tool := {}
 
 tool := input.tool if is_object(input.tool)
 
+# METADATA
+# title: The grant, empty where there is none
+# scope: document
 default grant := {}
 
 grant := input.grant if is_object(input.grant)
 
+# METADATA
+# title: The verdict, empty where there is none
+# scope: document
 default policy := {}
 
 policy := input.policy if is_object(input.policy)
 
+# METADATA
+# title: The transform, empty where there is none
+# scope: document
 default transform := {}
 
 transform := input.policy.transform if is_object(input.policy.transform)
 
+# METADATA
+# title: The kinds of transform
+# scope: document
 transforms := {"none", "rewrite", "inject_context"}
 
+# METADATA
+# title: The origins
+# scope: document
 origins := {
 	"unknown",
 	"local-sandbox",

@@ -63,10 +63,19 @@ skill_problems contains problem if {
 	problem := ["/provenance/source", concat(" or ", sort(sources))]
 }
 
+# METADATA
+# title: The provenance, empty where there is none
+# scope: document
 default provenance := {}
 
 provenance := input.provenance if is_object(input.provenance)
 
+# METADATA
+# title: The tiers
+# scope: document
 tiers := {"read_only", "sandbox_edit", "full_access"}
 
+# METADATA
+# title: The sources
+# scope: document
 sources := {"official", "first_party", "community", "unknown"}

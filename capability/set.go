@@ -58,20 +58,20 @@ func (s Set) All() iter.Seq[Capability] {
 // CoverageNames lists the grantable members of s in the order of [All]: what
 // an approval covers. [Parse] is its inverse.
 func (s Set) CoverageNames() []string {
-	return s.names(func(d definition) bool { return d.grantable })
+	return s.names(func(d Definition) bool { return d.Grantable })
 }
 
 // DisplayNames lists every known member of s in bit order, markers included:
 // what a person is shown. It is never nil.
 func (s Set) DisplayNames() []string {
-	return s.names(func(definition) bool { return true })
+	return s.names(func(Definition) bool { return true })
 }
 
-func (s Set) names(keep func(definition) bool) []string {
+func (s Set) names(keep func(Definition) bool) []string {
 	names := make([]string, 0, s.Len())
 	for _, d := range taxonomy {
-		if s.Has(d.capability) && keep(d) {
-			names = append(names, d.name)
+		if s.Has(d.Capability) && keep(d) {
+			names = append(names, d.Name)
 		}
 	}
 	return names

@@ -2,6 +2,7 @@ package capability
 
 import (
 	"math/bits"
+	"slices"
 	"strconv"
 )
 
@@ -24,18 +25,18 @@ const (
 	GrantAdmin                                // give an admin role
 )
 
-// definition is one row of the taxonomy. A capability that is not grantable is
-// a marker: it can be required, and no configuration can grant it.
-type definition struct {
-	capability Capability
-	name       string
-	grantable  bool
+// A Definition is one row of the taxonomy. A capability that is not grantable
+// is a marker: it can be required, and no configuration can grant it.
+type Definition struct {
+	Capability Capability
+	Name       string // the wire name
+	Grantable  bool   // false for a marker
 }
 
 // taxonomy lists the capabilities in bit order, which is also the order of
 // both name listings. A new capability is one more row here and a requirement
 // that some origin gains in profile.go; Decide does not change.
-var taxonomy = []definition{
+var taxonomy = []Definition{
 	{LocalRead, "local-read", true},
 	{LocalWrite, "local-write", true},
 	{FixedConnectorRead, "fixed-connector-read", true},
@@ -50,11 +51,11 @@ var taxonomy = []definition{
 // grantableBits is the grantable part of the taxonomy, computed once.
 var grantableBits = grantableOf(taxonomy)
 
-func grantableOf(defs []definition) Set {
+func grantableOf(defs []Definition) Set {
 	var s Set
 	for _, d := range defs {
-		if d.grantable {
-			s |= Set(d.capability)
+		if d.Grantable {
+			s |= Set(d.Capability)
 		}
 	}
 	return s
@@ -66,21 +67,8 @@ const All = Set(LocalRead) | Set(LocalWrite) | Set(FixedConnectorRead) | Set(Arb
 // Markers is every capability that can be required but never granted.
 const Markers = Set(GrantAccess) | Set(RevokeAccess) | Set(ManageAdmin) | Set(GrantAdmin)
 
-// A Definition describes one capability of the taxonomy.
-type Definition struct {
-	Capability Capability
-	Name       string // the wire name
-	Grantable  bool   // false for a marker
-}
-
 // Taxonomy returns the capabilities in bit order. The caller owns the slice.
-func Taxonomy() []Definition {
-	defs := make([]Definition, len(taxonomy))
-	for i, d := range taxonomy {
-		defs[i] = Definition{d.capability, d.name, d.grantable}
-	}
-	return defs
-}
+func Taxonomy() []Definition { return slices.Clone(taxonomy) }
 
 // Known reports whether c is exactly one capability of the taxonomy.
 func (c Capability) Known() bool {
@@ -92,24 +80,24 @@ func (c Capability) Known() bool {
 // are not grantable.
 func (c Capability) Grantable() bool {
 	d, ok := lookup(c)
-	return ok && d.grantable
+	return ok && d.Grantable
 }
 
 // String returns the wire name of c, or Capability(N) if c is not known.
 func (c Capability) String() string {
 	if d, ok := lookup(c); ok {
-		return d.name
+		return d.Name
 	}
 	return "Capability(" + strconv.Itoa(int(c)) + ")"
 }
 
-func lookup(c Capability) (definition, bool) {
+func lookup(c Capability) (Definition, bool) {
 	if bits.OnesCount16(uint16(c)) == 1 {
 		if i := bits.TrailingZeros16(uint16(c)); i < len(taxonomy) {
 			return taxonomy[i], true
 		}
 	}
-	return definition{}, false
+	return Definition{}, false
 }
 
 // Parse reads a list of capability names as a grant: the set of the grantable
@@ -125,8 +113,8 @@ func Parse(names []string) (Set, []string) {
 next:
 	for _, name := range names {
 		for _, d := range taxonomy {
-			if d.grantable && d.name == name {
-				set |= Set(d.capability)
+			if d.Grantable && d.Name == name {
+				set |= Set(d.Capability)
 				continue next
 			}
 		}

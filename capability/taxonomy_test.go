@@ -173,7 +173,7 @@ func TestTenthCapability(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			old, oldBits := taxonomy, grantableBits
 			t.Cleanup(func() { taxonomy, grantableBits = old, oldBits })
-			taxonomy = append(slices.Clone(taxonomy), definition{tenth, "print", grantable})
+			taxonomy = append(slices.Clone(taxonomy), Definition{tenth, "print", grantable})
 			grantableBits = grantableOf(taxonomy)
 
 			g := ParseGrant([]string{"arbitrary-egress", "print"})

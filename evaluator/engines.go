@@ -76,9 +76,6 @@ func show(v json.Marshaler, err error) string {
 // fixtures' Judge.
 type Documents struct{ Engine Engine }
 
-// Judge returns e as a judge of wire documents.
-func Judge(e Engine) Documents { return Documents{e} }
-
 // Call decides one call document. Errors are those of wire.ParseCall and of
 // the engine.
 func (d Documents) Call(ctx context.Context, doc []byte) ([]byte, error) {

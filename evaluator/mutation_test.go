@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/open-policy-agent/opa/v1/rego"
+
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/fixtures"
 	"github.com/opa-gate/opa-gate/skill"
@@ -222,7 +224,7 @@ func decidedCases(t testing.TB) fixtures.Suite {
 func TestConformance(t *testing.T) {
 	e := embedded(t)
 	for name, judge := range map[string]fixtures.Judge{
-		"native": Judge(Native{}), "opa": Judge(e), "both": Judge(Both(Native{}, e)),
+		"native": Documents{Native{}}, "opa": Documents{e}, "both": Documents{Both(Native{}, e)},
 	} {
 		report := fixtures.Run(context.Background(), judge, loadSuite(t))
 		if !report.OK() {
@@ -230,6 +232,26 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	if problem := suiteProblem(t, e); problem != "" {
+		t.Errorf("the rules alone: %s", problem)
+	}
+	if problem := suiteProblem(t, stockOPA(t)); problem != "" {
 		t.Errorf("a stock OPA: %s", problem)
 	}
+}
+
+// stockOPA loads the policies as OPA itself loads a bundle directory, with
+// nothing of ours: its loader, its options, and the facts as they lie there.
+func stockOPA(t *testing.T) *Evaluator {
+	t.Helper()
+	var e Evaluator
+	for query, prepared := range map[string]*rego.PreparedEvalQuery{
+		"data.gate.call.decision": &e.call, "data.gate.skill.decision": &e.skill,
+	} {
+		var err error
+		*prepared, err = rego.New(rego.Query(query), rego.LoadBundle("../policies")).PrepareForEval(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &e
 }

@@ -245,7 +245,7 @@ func TestPackagesAndMetadata(t *testing.T) {
 			}
 		}
 		for _, rule := range module.Rules {
-			if !described[rule.Ref().GroundPrefix().String()] && !described[rule.Path().GroundPrefix().String()] {
+			if !described[module.Package.Path.Extend(rule.Head.Ref().GroundPrefix()).String()] {
 				t.Errorf("%s:%d: the rule %s has no METADATA with a title", name, rule.Location.Row, rule.Head.Name)
 			}
 		}

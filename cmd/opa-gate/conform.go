@@ -48,7 +48,7 @@ that are built in are taken. The exit code is 1 if any answer differs.`,
 				if err != nil {
 					return err
 				}
-				c := conformance{Engine: name, Report: fixtures.Run(cmd.Context(), evaluator.Judge(engine), suite)}
+				c := conformance{Engine: name, Report: fixtures.Run(cmd.Context(), evaluator.Documents{Engine: engine}, suite)}
 				c.OK = c.Report.OK()
 				c.Total, c.Failed = c.Report.Total()
 				failed = failed || !c.OK

@@ -74,7 +74,7 @@ func FuzzCallDocument(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		call, err := wire.ParseCall(doc)
 		var broken *wire.Error
-		if errors.As(err, &broken) && broken.Kind != wire.Schema {
+		if errors.As(err, &broken) && broken.Kind != wire.Invalid {
 			return // a stock OPA's own reader refuses it, or reads another document
 		}
 		answer, rawErr := rawCall(e, string(doc))
@@ -111,7 +111,7 @@ func FuzzSkillDocument(f *testing.F) {
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		request, err := wire.ParseSkill(doc)
 		var broken *wire.Error
-		if errors.As(err, &broken) && broken.Kind != wire.Schema {
+		if errors.As(err, &broken) && broken.Kind != wire.Invalid {
 			return
 		}
 		answer, rawErr := rawSkill(e, string(doc))

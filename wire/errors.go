@@ -16,7 +16,7 @@ type ErrorKind uint8
 // The kinds of error.
 const (
 	Syntax   ErrorKind = iota + 1 // it is not JSON, or not one unambiguous JSON value
-	Schema                        // it is JSON and breaks the schema
+	Invalid                       // it is JSON and breaks the schema
 	TooLarge                      // it exceeds one of the bounds
 )
 
@@ -64,7 +64,7 @@ func (e *Error) Is(target error) bool {
 	switch e.Kind {
 	case Syntax:
 		return target == ErrSyntax
-	case Schema:
+	case Invalid:
 		return target == ErrSchema
 	case TooLarge:
 		return target == ErrTooLarge

@@ -13,16 +13,16 @@ import (
 
 const argumentsPointer = "/policy/transform/arguments"
 
-var callSchema = sync.OnceValue(func() *schema { return mustCompile("call.json") })
-var skillSchema = sync.OnceValue(func() *schema { return mustCompile("skill.json") })
+var callSchema = sync.OnceValue(func() *Schema { return mustCompile("call.json") })
+var skillSchema = sync.OnceValue(func() *Schema { return mustCompile("skill.json") })
 
 // mustCompile panics on a schema that does not compile: the schemas are part
 // of the program, and a test compiles them.
-func mustCompile(name string) *schema {
+func mustCompile(name string) *Schema {
 	text, err := policies.Schema(name)
 	if err == nil {
-		var s *schema
-		if s, err = compileSchema(name, text); err == nil {
+		var s *Schema
+		if s, err = CompileSchema(name, text); err == nil {
 			return s
 		}
 	}
@@ -33,13 +33,9 @@ func mustCompile(name string) *schema {
 // *[Error]. The call that it returns is valid in the sense of
 // [capability.Call.Validate] and shares no memory with data.
 func ParseCall(data []byte) (*capability.Call, error) {
-	v, err := decode(data, argumentsPointer)
+	v, err := callSchema().decode(data, argumentsPointer)
 	if err != nil {
 		return nil, err
-	}
-	if e := callSchema().check(v.root); e != nil {
-		e.Line = lineOf(data, e.Pointer)
-		return nil, e
 	}
 	doc := object(v.root)
 	tool, policy := object(doc["tool"]), object(doc["policy"])
@@ -74,13 +70,9 @@ func ParseCall(data []byte) (*capability.Call, error) {
 // ParseSkill reads one skill document (specification, section 7). Its errors
 // are *[Error].
 func ParseSkill(data []byte) (*skill.Request, error) {
-	v, err := decode(data, "")
+	v, err := skillSchema().decode(data, "")
 	if err != nil {
 		return nil, err
-	}
-	if e := skillSchema().check(v.root); e != nil {
-		e.Line = lineOf(data, e.Pointer)
-		return nil, e
 	}
 	doc := object(v.root)
 	p := object(doc["provenance"])

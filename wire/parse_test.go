@@ -166,7 +166,7 @@ func check(t *testing.T, tests []bad, parse func([]byte) error) {
 			t.Errorf("%.80s: says %q", tt.in, e.Error())
 		}
 		for kind, target := range map[wire.ErrorKind]error{
-			wire.Syntax: wire.ErrSyntax, wire.Schema: wire.ErrSchema, wire.TooLarge: wire.ErrTooLarge,
+			wire.Syntax: wire.ErrSyntax, wire.Invalid: wire.ErrSchema, wire.TooLarge: wire.ErrTooLarge,
 		} {
 			if errors.Is(err, target) != (kind == tt.kind) {
 				t.Errorf("%.80s: is %v", tt.in, target)
@@ -176,7 +176,7 @@ func check(t *testing.T, tests []bad, parse func([]byte) error) {
 }
 
 func TestParseCallRefuses(t *testing.T) {
-	const syntax, schema = wire.Syntax, wire.Schema
+	const syntax, schema = wire.Syntax, wire.Invalid
 	check(t, []bad{
 		{"", syntax, 1, "", ""},
 		{"\n\n", syntax, 1, "", ""},
@@ -222,7 +222,7 @@ func TestParseCallRefuses(t *testing.T) {
 }
 
 func TestParseSkillRefuses(t *testing.T) {
-	const schema = wire.Schema
+	const schema = wire.Invalid
 	provenance := func(text string) string { return `{"skill":"s","requested":"read_only","provenance":{` + text + `}}` }
 	check(t, []bad{
 		{"{}", schema, 1, "/requested", ""},

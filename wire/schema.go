@@ -9,17 +9,20 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// A schema is a compiled draft-07 schema together with its own text, from
-// which errors say what was expected.
-type schema struct {
+// A Schema is a compiled draft-07 schema together with its own text, from
+// which errors say what was expected. It is safe for use by several goroutines.
+type Schema struct {
 	compiled *jsonschema.Schema
 	text     any
 }
 
-func compileSchema(name string, text []byte) (*schema, error) {
+// CompileSchema compiles the text of a draft-07 schema; name stands for it in
+// errors. The schema must not refer to others.
+func CompileSchema(name string, text []byte) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.Draft = jsonschema.Draft7
 	if err := c.AddResource(name, bytes.NewReader(text)); err != nil {
@@ -29,22 +32,43 @@ func compileSchema(name string, text []byte) (*schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &schema{compiled: compiled}
+	s := &Schema{compiled: compiled}
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
 	return s, dec.Decode(&s.text)
 }
 
+// Decode reads data as one JSON value that keeps the schema, as strictly as the
+// gate's own documents are read. Objects are map[string]any, numbers
+// json.Number. Its errors are *[Error]; of several violations it reports the one
+// whose pointer sorts first.
+func (s *Schema) Decode(data []byte) (any, error) {
+	v, err := s.decode(data, "")
+	return v.root, err
+}
+
+func (s *Schema) decode(data []byte, keep jsontext.Pointer) (value, error) {
+	v, err := decode(data, keep)
+	if err != nil {
+		return value{}, err
+	}
+	if e := s.check(v.root); e != nil {
+		e.Line = lineOf(data, e.Pointer)
+		return value{}, e
+	}
+	return v, nil
+}
+
 // check validates v. Of several violations it reports the one whose pointer
 // sorts first, as the policies do.
-func (s *schema) check(v any) *Error {
+func (s *Schema) check(v any) *Error {
 	err := s.compiled.Validate(v)
 	if err == nil {
 		return nil
 	}
 	invalid, ok := err.(*jsonschema.ValidationError)
 	if !ok { // an instance that no JSON text can be; the decoder makes none
-		return &Error{Kind: Schema, Line: 1, Expected: "a JSON value", Got: err.Error()}
+		return &Error{Kind: Invalid, Line: 1, Expected: "a JSON value", Got: err.Error()}
 	}
 	var found []*Error
 	s.collect(invalid, v, &found)
@@ -52,25 +76,31 @@ func (s *schema) check(v any) *Error {
 }
 
 // collect walks to the violations that have no cause of their own.
-func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Error) {
+func (s *Schema) collect(e *jsonschema.ValidationError, root any, found *[]*Error) {
 	for _, cause := range e.Causes {
 		s.collect(cause, root, found)
 	}
 	if len(e.Causes) > 0 {
 		return
 	}
-	at, keyword := splitPointer(e.KeywordLocation)
+	_, location, _ := strings.Cut(e.AbsoluteKeywordLocation, "#")
+	at, keyword := splitPointer(location)
 	instance, _ := resolve(root, e.InstanceLocation)
 	node, _ := resolve(s.text, at)
 	rule, _ := node.(map[string]any)
-	out := &Error{Kind: Schema, Line: 1, Pointer: e.InstanceLocation}
+	out := &Error{Kind: Invalid, Line: 1, Pointer: e.InstanceLocation}
 	switch keyword {
 	case "required":
 		object, _ := instance.(map[string]any)
 		for _, name := range stringsOf(rule["required"]) {
 			if _, ok := object[name]; !ok {
-				*found = append(*found, &Error{Kind: Schema, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
-					Expected: "this member; it is missing"})
+				missing := &Error{Kind: Invalid, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
+					Expected: "this member; it is missing"}
+				known, _ := rule["properties"].(map[string]any)
+				if like := misspelt(name, object, known); like != "" {
+					missing.Got = "a member " + excerpt([]byte(like))
+				}
+				*found = append(*found, missing)
 			}
 		}
 		return
@@ -80,7 +110,7 @@ func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 		names := slices.Sorted(maps.Keys(known))
 		for name := range object {
 			if _, ok := known[name]; !ok {
-				*found = append(*found, &Error{Kind: Schema, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
+				*found = append(*found, &Error{Kind: Invalid, Line: 1, Pointer: e.InstanceLocation + "/" + escapePointer(name),
 					Expected: "only " + wordList(names), Got: "a member " + excerpt([]byte(name)), Nearest: Nearest(name, names)})
 			}
 		}
@@ -97,6 +127,8 @@ func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 		out.Got = describe(instance)
 	case "minLength":
 		out.Expected, out.Got = "a text that is not empty", describe(instance)
+	case "minItems":
+		out.Expected, out.Got = fmt.Sprintf("at least %v in the list", rule["minItems"]), "fewer"
 	case "minimum", "maximum":
 		out.Expected = fmt.Sprintf("an integer from %v to %v", rule["minimum"], rule["maximum"])
 		out.Got = describe(instance)
@@ -104,6 +136,18 @@ func (s *schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 		out.Expected = e.Message
 	}
 	*found = append(*found, out)
+}
+
+// misspelt returns the member of object that the schema does not know and that
+// looks like name, or "".
+func misspelt(name string, object, known map[string]any) string {
+	var strange []string
+	for _, member := range slices.Sorted(maps.Keys(object)) {
+		if _, ok := known[member]; !ok {
+			strange = append(strange, member)
+		}
+	}
+	return Nearest(name, strange)
 }
 
 func stringsOf(list any) []string {

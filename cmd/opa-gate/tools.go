@@ -191,7 +191,7 @@ func given(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "nu
 
 // wrong is the error of a value that is not what was expected.
 func (p *page) wrong(pointer, expected string, raw json.RawMessage) *wire.Error {
-	e := &wire.Error{Kind: wire.Schema, Line: p.line + p.breaksBefore(pointer), Pointer: pointer, Expected: expected}
+	e := &wire.Error{Kind: wire.Invalid, Line: p.line + p.breaksBefore(pointer), Pointer: pointer, Expected: expected}
 	switch kind := jsontext.Value(raw).Kind(); {
 	case kind == jsontext.KindBeginObject:
 		e.Got = "an object"

@@ -23,6 +23,7 @@ type Schema struct {
 // CompileSchema compiles the text of a draft-07 schema; name stands for it in
 // errors. The schema must not refer to others.
 func CompileSchema(name string, text []byte) (*Schema, error) {
+	name = "schema:///" + name // absolute, or the library would ask for the working directory
 	c := jsonschema.NewCompiler()
 	c.Draft = jsonschema.Draft7
 	if err := c.AddResource(name, bytes.NewReader(text)); err != nil {

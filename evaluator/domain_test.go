@@ -115,8 +115,8 @@ func TestDomainHasNoCellTwice(t *testing.T) {
 // member in every cell, and what the specification promises holds on the
 // answers of each by themselves.
 func TestWholeDomain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: the whole domain takes minutes under the race detector")
+	if testing.Short() || raceEnabled {
+		t.Skip("the whole domain takes minutes under the race detector; it runs without -race and -short")
 	}
 	engines := map[string]Engine{"native": Native{}, "opa": embedded(t)}
 	for name, engine := range engines {

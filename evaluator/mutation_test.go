@@ -85,8 +85,8 @@ var mutations = []struct{ file, from, to string }{
 }
 
 func TestMutationsAreNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: the whole suite once for each mutation takes minutes under the race detector")
+	if testing.Short() || raceEnabled {
+		t.Skip("the whole suite once for each mutation takes minutes under the race detector; it runs without -race and -short")
 	}
 	if len(mutations) < 25 {
 		t.Fatalf("%d mutations, want at least 25", len(mutations))

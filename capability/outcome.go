@@ -63,53 +63,6 @@ type Outcome struct {
 	Warnings  []string        // what a person should mend, such as unknown names
 }
 
-// decision fixes the order and the presence of a decision's members on the wire.
-type decision struct {
-	Outcome      string          `json:"outcome"`
-	Reason       string          `json:"reason"`
-	Missing      []string        `json:"missing"`
-	MissingMask  uint16          `json:"missing_mask"`
-	Required     []string        `json:"required"`
-	RequiredMask uint16          `json:"required_mask"`
-	Granted      []string        `json:"granted"`
-	GrantedMask  uint16          `json:"granted_mask"`
-	Arguments    json.RawMessage `json:"arguments,omitempty"`
-	Note         *string         `json:"note,omitempty"`
-	Warnings     []string        `json:"warnings,omitempty"`
-}
-
-// MarshalJSON writes the decision document. Characters that only HTML treats
-// specially are left as they are. It fails on an outcome that is not valid.
-func (o Outcome) MarshalJSON() ([]byte, error) {
-	if !o.Kind.Valid() {
-		return nil, &json.UnsupportedValueError{Str: "an outcome of " + o.Kind.String()}
-	}
-	d := decision{
-		Outcome:      o.Kind.String(),
-		Reason:       o.Reason,
-		Missing:      o.Missing.DisplayNames(),
-		MissingMask:  o.Missing.Mask(),
-		Required:     o.Required.DisplayNames(),
-		RequiredMask: o.Required.Mask(),
-		Granted:      o.Granted.DisplayNames(),
-		GrantedMask:  o.Granted.Mask(),
-		Warnings:     o.Warnings,
-	}
-	switch o.Kind {
-	case Modify:
-		d.Arguments = o.Arguments
-	case Inject:
-		d.Note = &o.Note
-	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(d); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(buf.Bytes(), "\n"), nil
-}
-
 // Equal reports whether o and p are the same decision: every member, with
 // arguments compared as JSON values whose numbers count as they are written.
 func (o Outcome) Equal(p Outcome) bool {

@@ -33,6 +33,14 @@ func mustCompile(name string) *Schema {
 // *[Error]. The call that it returns is valid in the sense of
 // [capability.Call.Validate] and shares no memory with data.
 func ParseCall(data []byte) (*capability.Call, error) {
+	if c := readCall(data); c != nil {
+		return c, nil
+	}
+	return decodeCall(data)
+}
+
+// decodeCall reads any call document, and words what is wrong with it.
+func decodeCall(data []byte) (*capability.Call, error) {
 	v, err := callSchema().decode(data, argumentsPointer)
 	if err != nil {
 		return nil, err

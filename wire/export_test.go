@@ -1,0 +1,7 @@
+package wire
+
+// The two roads of ParseCall, for tests that hold one against the other.
+var (
+	ReadCall   = readCall
+	DecodeCall = decodeCall
+)

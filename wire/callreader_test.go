@@ -94,6 +94,26 @@ func hostile() []string {
 	} {
 		docs = append(docs, rewrite(`{"a":`+number+`}`), rewrite(`{"a":[`+number+`,"b"]}`), with(`"policy":{"veto":`+number+`}`))
 	}
+	for object, given := range map[string][]string{ // every member twice, as null and as a value
+		`{"tool":{%s,"name":"t"},"taint":"clean"}`: {`"origin":"fetcher"`, `"read_only":true`, `"destructive":true`, `"open_world":true`, `"name":"u"`},
+		with(`"policy":{%s}`):                      {`"veto":""`, `"requires_human":true`, `"sandbox_escalation":true`, `"transform":{"kind":"none"}`},
+		with(`"grant":{%s}`):                       {`"base":["local-read"]`},
+		with(`%s`):                                 {`"grant":{}`, `"policy":{}`, `"taint":"clean"`, `"tool":{"name":"t"}`},
+		transform(`{"kind":"none",%s}`):            {`"arguments":null`, `"note":null`, `"kind":"none"`},
+		transform(`{"kind":"rewrite",%s}`):         {`"arguments":{}`},
+		transform(`{"kind":"inject_context",%s}`):  {`"note":""`},
+	} {
+		for _, strange := range []string{`"x":`, `"x":null`, `"x":1`, `"x":{}`, `"x"`, ``} {
+			docs = append(docs, fmt.Sprintf(object, strange))
+		}
+		for _, member := range given {
+			name, _, _ := strings.Cut(member, ":")
+			null := name + ":null"
+			for _, twice := range []string{member + "," + member, member + "," + null, null + "," + member, null + "," + null} {
+				docs = append(docs, fmt.Sprintf(object, twice))
+			}
+		}
+	}
 	for _, many := range []int{8, 9, 16, 17, 64, 65, 1000} {
 		var b strings.Builder
 		for i := range many {

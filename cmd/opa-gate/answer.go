@@ -84,23 +84,13 @@ func answerOne[Q any, A json.Marshaler](s *task, p *printer, w work[Q, A], d doc
 	}
 	q, err := w.parse(d.data)
 	if err != nil {
-		var e *wire.Error
-		if errors.As(err, &e) {
-			return exitInput, s.reject(d, d.line+e.Line-1, e.Pointer, e.Message())
-		}
-		return exitInput, s.reject(d, d.line, "", err.Error())
+		return s.unread(d, err)
 	}
 	a, err := w.decide(q)
-	var difference *evaluator.DifferenceError
-	switch {
-	case errors.As(err, &difference):
-		complain(s.stderr, place(s.name, d.line, "")+"native: "+difference.Reference)
-		complain(s.stderr, place(s.name, d.line, "")+"opa:    "+difference.Other)
-		return exitCheck, s.reject(d, d.line, "", "the engines disagree, so there is no answer")
-	case err != nil:
-		return exitInput, s.reject(d, d.line, "", err.Error())
+	if err != nil {
+		return s.undecided(d, err)
 	}
-	text, err := a.MarshalJSON()
+	text, err := appendJSON(s.out.AvailableBuffer(), a)
 	if err != nil {
 		return exitInput, s.reject(d, d.line, "", err.Error())
 	}
@@ -111,8 +101,39 @@ func answerOne[Q any, A json.Marshaler](s *task, p *printer, w work[Q, A], d doc
 		w.show(p, q, a)
 		return code, nil // a failed write stays with the writer until it is flushed
 	}
-	_, _ = s.out.Write(text)
-	return code, s.out.WriteByte('\n')
+	_, err = s.out.Write(append(text, '\n'))
+	return code, err
+}
+
+// unread rejects a document that could not be parsed.
+func (s *task) unread(d document, err error) (code int, failed error) {
+	var e *wire.Error
+	if errors.As(err, &e) {
+		return exitInput, s.reject(d, d.line+e.Line-1, e.Pointer, e.Message())
+	}
+	return exitInput, s.reject(d, d.line, "", err.Error())
+}
+
+// undecided rejects a document that an engine gave no answer for.
+func (s *task) undecided(d document, err error) (code int, failed error) {
+	var difference *evaluator.DifferenceError
+	if errors.As(err, &difference) {
+		complain(s.stderr, place(s.name, d.line, "")+"native: "+difference.Reference)
+		complain(s.stderr, place(s.name, d.line, "")+"opa:    "+difference.Other)
+		return exitCheck, s.reject(d, d.line, "", "the engines disagree, so there is no answer")
+	}
+	return exitInput, s.reject(d, d.line, "", err.Error())
+}
+
+// appendJSON appends an answer's text to dst, in place if the answer can.
+func appendJSON(dst []byte, a json.Marshaler) ([]byte, error) {
+	if a, ok := a.(interface {
+		AppendJSON([]byte) ([]byte, error)
+	}); ok {
+		return a.AppendJSON(dst)
+	}
+	text, err := a.MarshalJSON()
+	return append(dst, text...), err
 }
 
 // problem is what stands in place of an answer.

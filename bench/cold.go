@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+)
+
+// coldCells is how many cells a round of the first-time row asks.
+const coldCells = 64
+
+// primer is asked of a new evaluator before the calls that are measured. It
+// shares no cell with one, so each of them is still asked for the first time,
+// of an evaluator that has what it makes once in its life.
+const primer = `{"tool": {"name": "invite", "origin": "access-grant"}, "taint": "clean"}`
+
+// A coldItem measures the first answer of a cell: OPA evaluates the policies
+// for this call, as it does for every call of the rows named OPA, and then the
+// cell is compiled, so that the next call of it is answered from the table.
+// Each round has an evaluator of its own, which is not timed, and asks it many
+// different cells that have the same answer.
+type coldItem struct {
+	item
+	veryFirst []float64 // nanoseconds of each new evaluator's first answer of all
+}
+
+func newColdItem(ctx context.Context, doc *document) (*coldItem, error) {
+	first, err := newDocument("primer", []byte(primer))
+	if err != nil {
+		return nil, err
+	}
+	calls := alike(doc.call)
+	cold := &coldItem{item: item{name: coldName, n: len(calls)}}
+	cold.batch = func(n int) (cost, error) {
+		e, err := evaluator.New(ctx, nil)
+		if err != nil {
+			return cost{}, err
+		}
+		start := time.Now()
+		if _, err := e.Decide(ctx, first.call); err != nil {
+			return cost{}, err
+		}
+		cold.veryFirst = append(cold.veryFirst, float64(time.Since(start).Nanoseconds()))
+		next := 0
+		return batchOf(func() error {
+			_, err := e.Decide(ctx, calls[next])
+			next++
+			return err
+		})(n)
+	}
+	return cold, nil
+}
+
+// alike returns calls of different cells that require the same as c does, and
+// are answered the same.
+func alike(c *capability.Call) []*capability.Call {
+	want := c.Decide("")
+	var calls []*capability.Call
+	for i := range 32 * 3 * 3 {
+		one := *c
+		one.Grant.Base = capability.Set(i / 9)
+		one.Profile.OpenWorld = capability.Hint(i % 9 / 3)
+		one.Profile.Destructive = capability.Hint(i % 3)
+		o := one.Decide("")
+		same := o.Kind == want.Kind && o.Missing == want.Missing && o.Required == want.Required
+		if same && len(calls) < coldCells {
+			calls = append(calls, &one)
+		}
+	}
+	return calls
+}

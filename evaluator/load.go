@@ -9,8 +9,10 @@ import (
 	"maps"
 	"os"
 	"path"
-	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
@@ -58,46 +60,75 @@ func load(opts *Options) (*source, error) {
 	}
 }
 
+// A part is one file of a policy tree, of which it is a module or data.
+type part struct {
+	name   string
+	module *ast.Module
+	data   any
+	err    error
+}
+
+func (p *part) parse(text []byte) {
+	if strings.HasSuffix(p.name, ".rego") {
+		if p.module, p.err = ast.ParseModuleWithOpts(p.name, string(text), ast.ParserOptions{ProcessAnnotation: true}); p.err != nil {
+			p.err = compileError(p.err)
+		}
+		return
+	}
+	if err := util.Unmarshal(text, &p.data); err != nil {
+		p.err = fmt.Errorf("%s: %w", p.name, err)
+	}
+}
+
 // loadFS reads a policy tree as OPA reads a bundle directory: every .rego file
 // except tests, and every data.json and data.yaml at the path of its folder.
+// Files are parsed side by side, because that is a quarter of the time that a
+// process takes to start; the error is still that of the first one in order.
 func loadFS(fsys fs.FS) (*source, error) {
-	s := &source{modules: map[string]*ast.Module{}, data: map[string]any{}}
-	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
-		switch base := path.Base(name); {
+	var (
+		parts   []*part
+		parsing sync.WaitGroup
+	)
+	walkErr := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
 		case err != nil:
 			return err
 		case entry.IsDir():
 			if name != "." && strings.HasPrefix(base, ".") {
 				return fs.SkipDir
 			}
+			return nil
 		case strings.HasSuffix(base, "_test.rego"):
-		case strings.HasSuffix(base, ".rego"):
-			text, err := readPolicy(fsys, name)
-			if err != nil {
-				return err
-			}
-			module, err := ast.ParseModuleWithOpts(name, string(text), ast.ParserOptions{ProcessAnnotation: true})
-			if err != nil {
-				return compileError(err)
-			}
-			s.modules[name] = module
-		case base == "data.json", base == "data.yaml":
-			text, err := readPolicy(fsys, name)
-			if err != nil {
-				return err
-			}
-			var value any
-			if err := util.Unmarshal(text, &value); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if err := s.put(name, path.Dir(name), value); err != nil {
-				return err
-			}
+			return nil
+		case !strings.HasSuffix(base, ".rego") && base != "data.json" && base != "data.yaml":
+			return nil
 		}
+		text, err := readPolicy(fsys, name)
+		if err != nil {
+			return err
+		}
+		p := &part{name: name}
+		parts = append(parts, p)
+		parsing.Go(func() { p.parse(text) })
 		return nil
 	})
-	if err != nil {
-		return nil, err
+	parsing.Wait()
+	s := &source{modules: map[string]*ast.Module{}, data: map[string]any{}}
+	for _, p := range parts {
+		switch {
+		case p.err != nil:
+			return nil, p.err
+		case p.module != nil:
+			s.modules[p.name] = p.module
+		default:
+			if err := s.put(p.name, path.Dir(p.name), p.data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if walkErr != nil { // it stands behind every file that was read
+		return nil, walkErr
 	}
 	if len(s.modules) == 0 {
 		return nil, errors.New("there is no .rego file (tests do not count)")
@@ -201,16 +232,9 @@ func (s *source) prepareData(facts map[string]any, system string) error {
 		gate = map[string]any{}
 		s.data["gate"] = gate
 	}
-	if brought, there := gate["facts"]; there {
-		a, errA := normal(brought)
-		b, errB := normal(facts)
-		if err := errors.Join(errA, errB); err != nil {
-			return err
-		}
-		if !reflect.DeepEqual(a, b) {
-			return errors.New("data.gate.facts differs from this program's taxonomy: remove the data files in gate/facts, " +
-				"and the program's own facts are used")
-		}
+	if brought, there := gate["facts"]; there && !sameFacts(brought, facts) {
+		return errors.New("data.gate.facts differs from this program's taxonomy: remove the data files in gate/facts, " +
+			"and the program's own facts are used")
 	}
 	gate["facts"] = facts
 	if system != "" {
@@ -224,18 +248,30 @@ func (s *source) prepareData(facts map[string]any, system string) error {
 	return nil
 }
 
-// normal returns v as encoding/json decodes it, so that values from different
-// readers compare.
-func normal(v any) (any, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
+// sameFacts tells whether a data file has facts as this program has them. It walks
+// both as they are: to write their JSON texts and read them again would take
+// about as long as to parse half of the policies.
+func sameFacts(brought, own any) bool {
+	switch own := own.(type) {
+	case map[string]any:
+		object, ok := brought.(map[string]any)
+		if !ok || len(object) != len(own) {
+			return false
+		}
+		for name, value := range own {
+			if member, there := object[name]; !there || !sameFacts(member, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		array, ok := brought.([]any)
+		return ok && slices.EqualFunc(array, own, sameFacts)
+	case int:
+		return brought == json.Number(strconv.Itoa(own))
+	default:
+		return brought == own
 	}
-	var out any
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.UseNumber()
-	err = dec.Decode(&out)
-	return out, err
 }
 
 // compile compiles the modules strictly, with the schemas of the documents, so

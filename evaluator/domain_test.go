@@ -19,7 +19,7 @@ const (
 	domainVeto  = "not on a Friday"
 	domainNote  = "mind the gap"
 	domainArgs  = `{"amount":9007199254740993,"to":["a",null]}`
-	bases       = 32
+	domainBases = 32
 	annotations = 8
 )
 
@@ -46,7 +46,7 @@ func domainCall(i int) *capability.Call {
 	if digit(2) == 1 {
 		c.Taint = capability.Tainted
 	}
-	c.Grant.Base = capability.Set(digit(bases))
+	c.Grant.Base = capability.Set(digit(domainBases))
 	a := digit(annotations)
 	c.Profile.ReadOnly = capability.HintOf(a&1 != 0)
 	c.Profile.Destructive = capability.HintOf(a&2 != 0)
@@ -95,7 +95,7 @@ func embedded(t testing.TB) *Evaluator {
 }
 
 func TestDomainHasNoCellTwice(t *testing.T) {
-	if n := 9 * annotations * bases * 2 * 2 * 2 * 2 * 3; n != domainSize {
+	if n := 9 * annotations * domainBases * 2 * 2 * 2 * 2 * 3; n != domainSize {
 		t.Fatalf("the coordinates multiply to %d, want %d", n, domainSize)
 	}
 	seen := make(map[string]bool, domainSize)

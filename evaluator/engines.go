@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"sync/atomic"
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/skill"
@@ -71,23 +72,57 @@ func show(v json.Marshaler, err error) string {
 	return string(text)
 }
 
+// DecideJSON decides one call document (specification, section 7) with an
+// engine and returns the decision document. Errors are those of wire.ParseCall
+// and of the engine.
+func DecideJSON(ctx context.Context, engine Engine, doc []byte) ([]byte, error) {
+	c, err := wire.ParseCall(doc)
+	if err != nil {
+		return nil, err
+	}
+	o, err := engine.Decide(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return o.AppendJSON(make([]byte, 0, 512))
+}
+
+// A Switch is an [Engine] that another one replaces while it is in use. Each
+// answer is wholly that of one of them: the one that was in force when the
+// question came. Its zero value decides nothing. It is safe for use by several
+// goroutines.
+type Switch struct{ current atomic.Pointer[Engine] }
+
+// Replace puts an engine in force. Questions that come after it has returned
+// are never answered by the one before, nor by anything that one has compiled.
+func (s *Switch) Replace(engine Engine) { s.current.Store(&engine) }
+
+// Decide implements [Engine]. Without an engine in force the error is
+// [ErrNoEngine].
+func (s *Switch) Decide(ctx context.Context, c *capability.Call) (capability.Outcome, error) {
+	if engine := s.current.Load(); engine != nil && *engine != nil {
+		return (*engine).Decide(ctx, c)
+	}
+	return capability.Outcome{}, ErrNoEngine
+}
+
+// Skill implements [Engine]. Without an engine in force the error is
+// [ErrNoEngine].
+func (s *Switch) Skill(ctx context.Context, r *skill.Request) (skill.Answer, error) {
+	if engine := s.current.Load(); engine != nil && *engine != nil {
+		return (*engine).Skill(ctx, r)
+	}
+	return skill.Answer{}, ErrNoEngine
+}
+
 // A Documents judges documents as they are on the wire with an engine: it reads
 // one with package wire, decides it and writes the answer. It satisfies the
 // fixtures' Judge.
 type Documents struct{ Engine Engine }
 
-// Call decides one call document. Errors are those of wire.ParseCall and of
-// the engine.
+// Call decides one call document; see [DecideJSON].
 func (d Documents) Call(ctx context.Context, doc []byte) ([]byte, error) {
-	c, err := wire.ParseCall(doc)
-	if err != nil {
-		return nil, err
-	}
-	o, err := d.Engine.Decide(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return o.MarshalJSON()
+	return DecideJSON(ctx, d.Engine, doc)
 }
 
 // Skill decides one skill document. Errors are those of wire.ParseSkill and of

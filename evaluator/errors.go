@@ -17,6 +17,8 @@ var (
 	ErrUndefined = errors.New("the policies gave no answer")
 	// ErrAmbiguous: the policies gave more than one answer.
 	ErrAmbiguous = errors.New("the policies gave more than one answer")
+	// ErrNoEngine: no policies are in force yet.
+	ErrNoEngine = errors.New("no policies are in force")
 	// ErrNotDecision: the policies' answer is not a decision.
 	ErrNotDecision = errors.New("the policies' answer is not a decision")
 )

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/rego"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 
 	"github.com/opa-gate/opa-gate/capability"
@@ -29,16 +28,14 @@ type Options struct {
 	System string // what sentences for a person call this system; "" leaves it to the policies
 }
 
-// The entrypoints, as OPA's Data API has them.
-const (
-	callEntrypoint  = "gate/call/decision"
-	skillEntrypoint = "gate/skill/decision"
-)
-
-// An Evaluator is the embedded OPA with one set of policies, prepared once. It
-// is immutable and safe for use by several goroutines. It implements [Engine].
+// An Evaluator is the embedded OPA with one set of policies, and what was
+// compiled of them so far. It implements [Engine], and answers what OPA answers,
+// error for error: see the package comment. It is safe for use by several
+// goroutines. Policies and data of an Evaluator never change; others are
+// another Evaluator, which starts with nothing compiled.
 type Evaluator struct {
-	call, skill rego.PreparedEvalQuery
+	interpreter *Interpreter
+	compiled    *compiled
 }
 
 // New loads, compiles and prepares policies; nil options mean the embedded
@@ -63,24 +60,22 @@ func prepare(ctx context.Context, src *source, facts map[string]any, system stri
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	store := inmem.NewFromObjectWithOpts(src.data,
-		inmem.OptRoundTripOnWrite(true), inmem.OptReturnASTValuesOnRead(true))
-	var e Evaluator
-	for query, prepared := range map[string]*rego.PreparedEvalQuery{
-		"data.gate.call.decision":  &e.call,
-		"data.gate.skill.decision": &e.skill,
-	} {
+	for _, query := range []string{callQuery, skillQuery} {
 		if len(compiler.GetRulesExact(ast.MustParseRef(query))) == 0 {
 			return nil, fmt.Errorf("%w: there is no rule %s", ErrPolicy, query)
 		}
-		*prepared, err = rego.New(rego.Query(query), rego.Compiler(compiler), rego.Store(store),
-			rego.StrictBuiltinErrors(true)).PrepareForEval(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
-		}
 	}
-	return &e, nil
+	store := inmem.NewFromObjectWithOpts(src.data,
+		inmem.OptRoundTripOnWrite(true), inmem.OptReturnASTValuesOnRead(true))
+	interpreter := newInterpreter(ctx, compiler, store)
+	if _, err := interpreter.call(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	return &Evaluator{interpreter, newCompiled(interpreter, compiler, store)}, nil
 }
+
+// Interpreter returns OPA with the same policies, and nothing compiled.
+func (e *Evaluator) Interpreter() *Interpreter { return e.interpreter }
 
 // Decide implements [Engine]: the decision of gate/call/decision. It refuses a
 // call that is not valid; see [capability.Call.Validate].
@@ -88,40 +83,18 @@ func (e *Evaluator) Decide(ctx context.Context, c *capability.Call) (capability.
 	if err := c.Validate(); err != nil {
 		return capability.Outcome{}, err
 	}
-	input, err := callInput(c)
-	if err != nil {
-		return capability.Outcome{}, err
+	if cell := e.compiled.answer(c); cell != nil {
+		return cell.outcome(c), nil
 	}
-	answer, err := evaluate(ctx, &e.call, input)
-	if err != nil {
-		return capability.Outcome{}, fmt.Errorf("%s: %w", callEntrypoint, err)
+	o, err := e.interpreter.decide(ctx, c)
+	if err == nil {
+		e.compiled.learn(ctx, c, &o)
 	}
-	return readOutcome(answer)
+	return o, err
 }
 
-// Skill implements [Engine]: the decision of gate/skill/decision.
+// Skill implements [Engine]: the decision of gate/skill/decision. Its counters
+// have no finite domain, so OPA decides every request.
 func (e *Evaluator) Skill(ctx context.Context, r *skill.Request) (skill.Answer, error) {
-	if err := r.Validate(); err != nil {
-		return skill.Answer{}, err
-	}
-	answer, err := evaluate(ctx, &e.skill, skillInput(r))
-	if err != nil {
-		return skill.Answer{}, fmt.Errorf("%s: %w", skillEntrypoint, err)
-	}
-	return readAnswer(answer, r)
-}
-
-// evaluate returns the one value of a prepared query. No value, several values
-// and failures are errors: none of them is an answer.
-func evaluate(ctx context.Context, q *rego.PreparedEvalQuery, input ast.Value) (any, error) {
-	results, err := q.Eval(ctx, rego.EvalParsedInput(input))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrEvaluation, err)
-	case len(results) == 0:
-		return nil, ErrUndefined
-	case len(results) > 1 || len(results[0].Expressions) != 1:
-		return nil, ErrAmbiguous
-	}
-	return results[0].Expressions[0].Value, nil
+	return e.interpreter.Skill(ctx, r)
 }

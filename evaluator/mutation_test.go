@@ -91,7 +91,7 @@ func TestMutationsAreNoticed(t *testing.T) {
 	if len(mutations) < 25 {
 		t.Fatalf("%d mutations, want at least 25", len(mutations))
 	}
-	if found := suiteProblem(t, embedded(t)); found != "" {
+	if found := suiteProblem(t, embedded(t).Interpreter()); found != "" {
 		t.Fatalf("the suite does not pass on the policies as they are: %s", found)
 	}
 	for _, m := range mutations {
@@ -102,7 +102,7 @@ func TestMutationsAreNoticed(t *testing.T) {
 			if err != nil {
 				t.Fatalf("a mutation must compile, or it shows nothing: %v", err)
 			}
-			if suiteProblem(t, e) == "" {
+			if suiteProblem(t, e.Interpreter()) == "" {
 				t.Errorf("nobody noticed that %q became %q", m.from, m.to)
 			}
 		})
@@ -110,7 +110,7 @@ func TestMutationsAreNoticed(t *testing.T) {
 }
 
 // stock judges documents as a stock OPA does that has the policies alone.
-type stock struct{ e *Evaluator }
+type stock struct{ e *Interpreter }
 
 func (s stock) Call(_ context.Context, doc []byte) ([]byte, error) {
 	answer, err := rawCall(s.e, string(doc))
@@ -142,7 +142,7 @@ func (s stock) Skill(_ context.Context, doc []byte) ([]byte, error) {
 
 // suiteProblem runs the conformance cases on what a stock OPA would answer, and
 // returns the first difference; "" is none.
-func suiteProblem(t *testing.T, e *Evaluator) string {
+func suiteProblem(t *testing.T, e *Interpreter) string {
 	t.Helper()
 	suite := decidedCases(t)
 	report := fixtures.Run(context.Background(), stock{e}, suite)
@@ -165,7 +165,7 @@ func suiteProblem(t *testing.T, e *Evaluator) string {
 
 // refusal holds what a stock OPA says of a document that breaks its schema
 // against the case; "" is a refusal as it should be.
-func refusal(e *Evaluator, c fixtures.InvalidCase) string {
+func refusal(e *Interpreter, c fixtures.InvalidCase) string {
 	call := c.Document == fixtures.Call
 	answer, err := raw(e, c.Text, call)
 	if err != nil {
@@ -191,7 +191,7 @@ func refusal(e *Evaluator, c fixtures.InvalidCase) string {
 		}
 		reason = a.Reason
 	}
-	if !strings.Contains(reason, placeOf(c.Pointer)) {
+	if !strings.Contains(reason, placeInReason(c.Pointer)) {
 		return fmt.Sprintf("the reason %q does not name %q", reason, c.Pointer)
 	}
 	return ""
@@ -231,7 +231,7 @@ func TestConformance(t *testing.T) {
 			t.Errorf("%s: %+v", name, report)
 		}
 	}
-	if problem := suiteProblem(t, e); problem != "" {
+	if problem := suiteProblem(t, e.Interpreter()); problem != "" {
 		t.Errorf("the rules alone: %s", problem)
 	}
 	if problem := suiteProblem(t, stockOPA(t)); problem != "" {
@@ -241,17 +241,14 @@ func TestConformance(t *testing.T) {
 
 // stockOPA loads the policies as OPA itself loads a bundle directory, with
 // nothing of ours: its loader, its options, and the facts as they lie there.
-func stockOPA(t *testing.T) *Evaluator {
+func stockOPA(t *testing.T) *Interpreter {
 	t.Helper()
-	var e Evaluator
-	for query, prepared := range map[string]*rego.PreparedEvalQuery{
-		"data.gate.call.decision": &e.call, "data.gate.skill.decision": &e.skill,
-	} {
-		var err error
-		*prepared, err = rego.New(rego.Query(query), rego.LoadBundle("../policies")).PrepareForEval(context.Background())
+	prepared := func(query string) func() (rego.PreparedEvalQuery, error) {
+		q, err := rego.New(rego.Query(query), rego.LoadBundle("../policies")).PrepareForEval(context.Background())
 		if err != nil {
 			t.Fatal(err)
 		}
+		return func() (rego.PreparedEvalQuery, error) { return q, nil }
 	}
-	return &e
+	return &Interpreter{call: prepared(callQuery), skill: prepared(skillQuery)}
 }

@@ -16,24 +16,24 @@ import (
 
 // rawCall and rawSkill evaluate a document just as a stock OPA would that has
 // nothing but the policies: no schema check, no canonical form.
-func rawCall(e *Evaluator, doc string) (any, error) { return raw(e, doc, true) }
+func rawCall(e *Interpreter, doc string) (any, error) { return raw(e, doc, true) }
 
-func rawSkill(e *Evaluator, doc string) (any, error) { return raw(e, doc, false) }
+func rawSkill(e *Interpreter, doc string) (any, error) { return raw(e, doc, false) }
 
-func raw(e *Evaluator, doc string, call bool) (any, error) {
+func raw(e *Interpreter, doc string, call bool) (any, error) {
 	input, err := parseJSON([]byte(doc))
 	if err != nil {
 		return nil, err
 	}
-	query := &e.skill
+	query := e.skill
 	if call {
-		query = &e.call
+		query = e.call
 	}
 	return evaluate(context.Background(), query, input.Value)
 }
 
-// placeOf is how a reason names the place of a fault.
-func placeOf(pointer string) string {
+// placeInReason is how a reason names the place of a fault.
+func placeInReason(pointer string) string {
 	if pointer == "" {
 		return "breaks its schema:"
 	}
@@ -77,7 +77,7 @@ func FuzzCallDocument(f *testing.F) {
 		if errors.As(err, &broken) && broken.Kind != wire.Invalid {
 			return // a stock OPA's own reader refuses it, or reads another document
 		}
-		answer, rawErr := rawCall(e, string(doc))
+		answer, rawErr := rawCall(e.Interpreter(), string(doc))
 		if rawErr != nil {
 			t.Fatalf("%s: %v", doc, rawErr)
 		}
@@ -86,7 +86,7 @@ func FuzzCallDocument(f *testing.F) {
 			t.Fatalf("%s: %v", doc, readErr)
 		}
 		if broken != nil {
-			want := placeOf(broken.Pointer)
+			want := placeInReason(broken.Pointer)
 			if got.Kind.String() != "deny" || !strings.Contains(got.Reason, want) {
 				t.Errorf("%s\nthe schema says %v\nthe rules say %v %q", doc, broken, got.Kind, got.Reason)
 			}
@@ -114,7 +114,7 @@ func FuzzSkillDocument(f *testing.F) {
 		if errors.As(err, &broken) && broken.Kind != wire.Invalid {
 			return
 		}
-		answer, rawErr := rawSkill(e, string(doc))
+		answer, rawErr := rawSkill(e.Interpreter(), string(doc))
 		if rawErr != nil {
 			t.Fatalf("%s: %v", doc, rawErr)
 		}
@@ -126,7 +126,7 @@ func FuzzSkillDocument(f *testing.F) {
 			t.Fatalf("%s: %v", doc, readErr)
 		}
 		if broken != nil {
-			if got.Enforcement.Deploy || !got.Enforcement.Blocked || !strings.Contains(got.Reason, placeOf(broken.Pointer)) {
+			if got.Enforcement.Deploy || !got.Enforcement.Blocked || !strings.Contains(got.Reason, placeInReason(broken.Pointer)) {
 				t.Errorf("%s\nthe schema says %v\nthe rules say %+v", doc, broken, got)
 			}
 			return

@@ -224,7 +224,7 @@ func TestSeveralResultsAreAmbiguous(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if v, err := evaluate(context.Background(), &q, nil); !errors.Is(err, ErrAmbiguous) || v != nil {
+		if v, err := evaluate(context.Background(), func() (rego.PreparedEvalQuery, error) { return q, nil }, nil); !errors.Is(err, ErrAmbiguous) || v != nil {
 			t.Errorf("%s gives %v, %v", query, v, err)
 		}
 	}

@@ -51,7 +51,7 @@ func TestPoliciesFromABundle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if problem := suiteProblem(t, e); problem != "" {
+	if problem := suiteProblem(t, e.Interpreter()); problem != "" {
 		t.Errorf("the policies as a bundle: %s", problem)
 	}
 	edited := writeBundle(t, func(name, text string) string {
@@ -63,7 +63,7 @@ func TestPoliciesFromABundle(t *testing.T) {
 	if e, err = New(ctx, &Options{Bundle: edited}); err != nil {
 		t.Fatal(err)
 	}
-	if suiteProblem(t, e) == "" {
+	if suiteProblem(t, e.Interpreter()) == "" {
 		t.Error("an edited bundle decides as the embedded policies do")
 	}
 	whole, err := os.ReadFile(edited)

@@ -32,7 +32,7 @@ func TestTenthCapability(t *testing.T) {
 		}
 		decide := func(doc string) map[string]any {
 			t.Helper()
-			answer, err := rawCall(e, doc)
+			answer, err := rawCall(e.Interpreter(), doc)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,0 +1,145 @@
+package evaluator
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator/internal/symbolic"
+)
+
+// A cell is what the policies answer to every call that differs in its texts
+// alone. It is immutable.
+type cell struct {
+	decided      bool               // false: OPA decides these calls, or a table of the tool's own
+	byTool       bool               // a table of the tool's own does
+	answer       capability.Outcome // with the texts that never differ
+	reason, note template
+	warnings     []template
+	arguments    bool     // the answer's arguments are the call's
+	except       []string // the tools, sorted, for which another table answers
+}
+
+// The two cells that have no answer.
+var (
+	interpreted = &cell{}
+	perTool     = &cell{byTool: true}
+)
+
+// A template is a text with holes; nil is one that never differs.
+type template []symbolic.Piece
+
+// errArguments is why a rewritten document that holds a text is not compiled.
+var errArguments = errors.New("the answer's arguments hold a text of the call")
+
+// newCell takes the answer for marks apart.
+func newCell(texts *symbolic.Texts, answer *symbolic.Answer) (*cell, error) {
+	value, err := ast.JSON(answer.Value)
+	if err != nil {
+		return nil, err
+	}
+	o, err := readOutcome(value)
+	if err != nil {
+		return nil, err
+	}
+	c := &cell{decided: true, answer: o, except: answer.Except}
+	c.reason, c.note = templateOf(texts, o.Reason), templateOf(texts, o.Note)
+	for _, warning := range o.Warnings {
+		c.warnings = append(c.warnings, templateOf(texts, warning))
+	}
+	if !slices.ContainsFunc(c.warnings, func(t template) bool { return t != nil }) {
+		c.warnings = nil
+	}
+	switch marked := []byte(texts.Text(symbolic.Arguments)); {
+	case bytes.Equal(o.Arguments, marked):
+		c.arguments = true
+	case texts.In(ast.String(o.Arguments)):
+		return nil, errArguments
+	}
+	return c, nil
+}
+
+// leaves reports whether the calls of a tool are answered by a table of the
+// tool's own, although c is at their place.
+func (c *cell) leaves(tool string) bool {
+	if len(c.except) == 0 {
+		return c.byTool
+	}
+	_, found := slices.BinarySearch(c.except, tool)
+	return found
+}
+
+// key is the same for cells that answer the same.
+func (c *cell) key() string {
+	text, err := c.answer.AppendJSON(nil)
+	if err != nil { // of an answer that was read as a decision there is none
+		panic(err)
+	}
+	return string(text) + "\x00" + strings.Join(c.except, "\x00")
+}
+
+func templateOf(texts *symbolic.Texts, text string) template {
+	if pieces := texts.Pieces(text); slices.ContainsFunc(pieces, func(p symbolic.Piece) bool { return p.Hole != symbolic.Literal }) {
+		return pieces
+	}
+	return nil
+}
+
+// outcome is the answer to one of the cell's calls.
+func (c *cell) outcome(call *capability.Call) capability.Outcome {
+	o := c.answer
+	if c.reason != nil {
+		o.Reason = c.reason.fill(call)
+	}
+	if c.note != nil {
+		o.Note = c.note.fill(call)
+	}
+	if c.arguments {
+		o.Arguments = call.Policy.Transform.Arguments
+	}
+	if len(o.Warnings) > 0 { // who gets an answer may change it
+		o.Warnings = slices.Clone(o.Warnings)
+		for i, t := range c.warnings {
+			if t != nil {
+				o.Warnings[i] = t.fill(call)
+			}
+		}
+	}
+	return o
+}
+
+func (t template) fill(call *capability.Call) string {
+	switch len(t) { // a sentence with one hole, and a text that is copied
+	case 1:
+		return hole(&t[0], call)
+	case 3:
+		return hole(&t[0], call) + hole(&t[1], call) + hole(&t[2], call)
+	}
+	size := 0
+	for i := range t {
+		size += len(hole(&t[i], call))
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for i := range t {
+		b.WriteString(hole(&t[i], call))
+	}
+	return b.String()
+}
+
+func hole(p *symbolic.Piece, call *capability.Call) string {
+	switch p.Hole {
+	case symbolic.Tool:
+		return call.Tool
+	case symbolic.Veto:
+		return call.Policy.Veto
+	case symbolic.Note:
+		return call.Policy.Transform.Note
+	default:
+		return p.Text
+	}
+}

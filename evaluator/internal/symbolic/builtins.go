@@ -1,0 +1,307 @@
+package symbolic
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// builtin calls a built-in function; nil is undefined. Without marks in its
+// arguments it is OPA's own function that runs, if it is one that gives the
+// same result whenever it is asked. With marks, it must be one of copying.
+func (m *machine) builtin(name string, args []*ast.Term) (*ast.Term, error) {
+	if !pure()[name] {
+		return nil, because(false, "can give another result each time")
+	}
+	marked := false
+	var holes uint8
+	for _, a := range args {
+		if a == nil {
+			return nil, because(false, "takes what is not defined")
+		}
+		h := m.texts.holes(a.Value)
+		holes |= h
+		marked = marked || h != 0
+	}
+	if !marked {
+		return m.native(name, args)
+	}
+	copying, ok := copying[name]
+	if !ok {
+		return nil, because(holes == 1<<Tool, "computes with a text")
+	}
+	return copying(m, name, args)
+}
+
+// native runs OPA's implementation.
+func (m *machine) native(name string, args []*ast.Term) (*ast.Term, error) {
+	function := topdown.GetBuiltin(name)
+	if function == nil {
+		return nil, because(false, "is not a built-in function of this program")
+	}
+	var result *ast.Term
+	results := 0
+	err := function(topdown.BuiltinContext{Context: m.ctx, Cancel: m.cancel}, args, func(t *ast.Term) error {
+		result = t
+		results++
+		return nil
+	})
+	switch {
+	case m.ctx.Err() != nil:
+		return nil, m.ctx.Err()
+	case err != nil:
+		return nil, because(false, "fails: "+err.Error())
+	case results > 1:
+		return nil, because(false, "has several results")
+	}
+	return result, nil
+}
+
+// impure lists the built-in functions outside whole families that read a
+// clock, the world, or the machine, and are not marked as such by OPA.
+var impure = []string{
+	"crypto.x509.parse_and_verify_certificates", "crypto.x509.parse_and_verify_certificates_with_options",
+	"trace", "print", "internal.print", "internal.test_case", "walk",
+}
+
+// families lists the prefixes of those that read a clock or a time zone, sign,
+// or ask about the policy itself.
+var families = []string{"time.", "http.", "io.jwt.", "opa.", "rand.", "rego.", "net.lookup", "providers.", "uuid.rfc4122"}
+
+// pure holds the built-in functions that always give the same result for the
+// same arguments. One that a program has added to OPA may do anything.
+var pure = sync.OnceValue(func() map[string]bool {
+	set := map[string]bool{}
+	for _, b := range ast.DefaultBuiltins {
+		family := func(prefix string) bool { return strings.HasPrefix(b.Name, prefix) }
+		set[b.Name] = !b.Nondeterministic && !b.Relation &&
+			!slices.Contains(impure, b.Name) && !slices.ContainsFunc(families, family)
+	}
+	return set
+})
+
+// copying are the built-in functions that do not ask what a text says, with what
+// has to hold for that. Each gets arguments of which at least one has a mark.
+var copying = map[string]func(m *machine, name string, args []*ast.Term) (*ast.Term, error){
+	"eq":                       equality(true),
+	"equal":                    equality(true),
+	"neq":                      equality(false),
+	"internal.member_2":        (*machine).member,
+	"internal.member_3":        (*machine).memberAt,
+	"is_array":                 (*machine).native,
+	"is_boolean":               (*machine).native,
+	"is_null":                  (*machine).native,
+	"is_number":                (*machine).native,
+	"is_object":                (*machine).native,
+	"is_set":                   (*machine).native,
+	"is_string":                (*machine).native,
+	"type_name":                (*machine).native,
+	"array.concat":             (*machine).native,
+	"array.reverse":            (*machine).native,
+	"array.slice":              (*machine).plain,
+	"count":                    (*machine).count,
+	"concat":                   (*machine).concat,
+	"sprintf":                  (*machine).sprintf,
+	"internal.template_string": (*machine).template,
+	"object.get":               (*machine).objectGet,
+	"object.keys":              (*machine).plain,
+	"object.remove":            (*machine).plain,
+	"object.union":             (*machine).union,
+	"object.union_n":           (*machine).unionAll,
+}
+
+func equality(want bool) func(*machine, string, []*ast.Term) (*ast.Term, error) {
+	return func(m *machine, _ string, args []*ast.Term) (*ast.Term, error) {
+		same, err := m.equal(args[0], args[1])
+		return ast.InternedTerm(same == want), err
+	}
+}
+
+// plain runs a function that looks at its first argument's outside only, and at
+// the others: marks may be inside the first.
+func (m *machine) plain(name string, args []*ast.Term) (*ast.Term, error) {
+	for _, a := range args[1:] {
+		if holes := m.texts.holes(a.Value); holes != 0 {
+			return nil, because(holes == 1<<Tool, "computes with a text")
+		}
+	}
+	if m.texts.Opaque(args[0].Value) {
+		return nil, because(false, "looks into the arguments")
+	}
+	return m.native(name, args)
+}
+
+func (m *machine) count(name string, args []*ast.Term) (*ast.Term, error) {
+	if _, ok := args[0].Value.(ast.String); ok {
+		return nil, because(m.texts.only(args[0].Value, Tool), "counts a text's characters")
+	}
+	return m.plain(name, args)
+}
+
+func (m *machine) concat(name string, args []*ast.Term) (*ast.Term, error) {
+	return m.native(name, args) // joins what its list holds, and fails on what is no text
+}
+
+// sprintf copies a text where a plain verb stands for it. Other verbs, and
+// lists that hold a text, are written in a form that depends on it.
+func (m *machine) sprintf(name string, args []*ast.Term) (*ast.Term, error) {
+	format, ok := args[0].Value.(ast.String)
+	list, isArray := args[1].Value.(*ast.Array)
+	if !ok || !isArray || m.texts.In(format) {
+		return nil, because(m.texts.only(args[0].Value, Tool), "takes a text as its format")
+	}
+	verbs, ok := plainVerbs(string(format))
+	if !ok || len(verbs) != list.Len() {
+		return nil, because(m.texts.only(list, Tool), "formats a text in another way than with %s or %v alone")
+	}
+	for i := range list.Len() {
+		v := list.Elem(i).Value
+		if _, isText := v.(ast.String); m.texts.In(v) && (!isText || verbs[i] == 'd') {
+			return nil, because(m.texts.only(v, Tool), "formats what a text is part of")
+		}
+	}
+	return m.native(name, args)
+}
+
+// plainVerbs returns the verbs of a format; ok is false if one has flags or is
+// other than s, v and d.
+func plainVerbs(format string) (verbs []byte, ok bool) {
+	for i := 0; i < len(format); i++ {
+		if format[i] != '%' {
+			continue
+		}
+		if i++; i == len(format) {
+			return nil, false
+		}
+		switch format[i] {
+		case '%':
+		case 's', 'v', 'd':
+			verbs = append(verbs, format[i])
+		default:
+			return nil, false
+		}
+	}
+	return verbs, true
+}
+
+// template is what a template string is compiled to: a list of texts and of
+// sets with the one value of an expression.
+func (m *machine) template(name string, args []*ast.Term) (*ast.Term, error) {
+	list, ok := args[0].Value.(*ast.Array)
+	if !ok {
+		return nil, because(false, "is no template that can be followed")
+	}
+	for i := range list.Len() {
+		v := list.Elem(i).Value
+		if set, isSet := v.(ast.Set); isSet && set.Len() == 1 {
+			v = set.Slice()[0].Value
+		}
+		if _, isText := v.(ast.String); m.texts.In(v) && !isText {
+			return nil, because(m.texts.only(v, Tool), "formats what a text is part of")
+		}
+	}
+	return m.native(name, args)
+}
+
+func (m *machine) member(_ string, args []*ast.Term) (*ast.Term, error) {
+	if m.texts.Opaque(args[1].Value) {
+		return nil, because(false, "looks into the arguments")
+	}
+	var among []*ast.Term
+	switch c := args[1].Value.(type) {
+	case ast.Set:
+		among = c.Slice()
+	case *ast.Array:
+		c.Foreach(func(v *ast.Term) { among = append(among, v) })
+	case ast.Object:
+		c.Foreach(func(_, v *ast.Term) { among = append(among, v) })
+	}
+	var unknown error
+	for _, v := range among {
+		same, err := m.equal(args[0], v)
+		if err == nil && same {
+			return ast.InternedTerm(true), nil
+		}
+		if unknown == nil {
+			unknown = err
+		}
+	}
+	return ast.InternedTerm(false), unknown
+}
+
+func (m *machine) memberAt(_ string, args []*ast.Term) (*ast.Term, error) {
+	if _, isSet := args[2].Value.(ast.Set); isSet {
+		return nil, because(m.texts.only(args[2].Value, Tool), "looks a text up in a set")
+	}
+	found, err := m.dot(args[2], args[0])
+	if err != nil || found == nil {
+		return ast.InternedTerm(false), err
+	}
+	same, err := m.equal(args[1], found)
+	return ast.InternedTerm(same), err
+}
+
+func (m *machine) objectGet(_ string, args []*ast.Term) (*ast.Term, error) {
+	if _, ok := args[0].Value.(ast.Object); !ok {
+		return nil, because(false, "fails: its first operand must be an object")
+	}
+	steps := []*ast.Term{args[1]}
+	if path, ok := args[1].Value.(*ast.Array); ok {
+		steps = nil
+		path.Foreach(func(step *ast.Term) { steps = append(steps, step) })
+	}
+	at := args[0]
+	for _, step := range steps {
+		v, err := m.dot(at, step)
+		if err != nil {
+			return nil, err
+		}
+		if v == nil {
+			return args[2], nil
+		}
+		at = v
+	}
+	return at, nil
+}
+
+func (m *machine) union(name string, args []*ast.Term) (*ast.Term, error) {
+	if m.meets(args[0].Value, args[1].Value) {
+		return nil, because(false, "merges the arguments with another object")
+	}
+	return m.native(name, args)
+}
+
+func (m *machine) unionAll(name string, args []*ast.Term) (*ast.Term, error) {
+	list, ok := args[0].Value.(*ast.Array)
+	if !ok {
+		return nil, because(false, "fails: its operand must be an array")
+	}
+	for i := range list.Len() {
+		for j := range i {
+			if m.meets(list.Elem(i).Value, list.Elem(j).Value) {
+				return nil, because(false, "merges the arguments with another object")
+			}
+		}
+	}
+	return m.native(name, args)
+}
+
+// meets reports whether a union of a and b merges the arguments with another
+// object, member by member.
+func (m *machine) meets(a, b ast.Value) bool {
+	x, okX := a.(ast.Object)
+	y, okY := b.(ast.Object)
+	if !okX || !okY {
+		return false
+	}
+	if m.texts.Opaque(x) || m.texts.Opaque(y) {
+		return x.Compare(y) != 0
+	}
+	return x.Until(func(k, v *ast.Term) bool {
+		other := y.Get(k)
+		return other != nil && m.meets(v.Value, other.Value)
+	})
+}

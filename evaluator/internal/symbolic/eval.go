@@ -1,0 +1,470 @@
+package symbolic
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/ir"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// Bounds of one evaluation.
+const (
+	maxSteps  = 2 << 20 // statements
+	maxExcept = 64      // names that the tool's was compared with
+)
+
+// An Answer is what a policy answers to every document that differs from the
+// one given in what its marks stand for.
+type Answer struct {
+	Value  ast.Value // with marks where texts go
+	Except []string  // tool names for which it does not hold, sorted
+}
+
+// Eval evaluates the plan for input. Its errors are a *[Dependence],
+// [ErrUndefined], [ErrAmbiguous], or that of ctx.
+func (p *Program) Eval(ctx context.Context, input ast.Value) (answer *Answer, err error) {
+	defer func() {
+		if cause := recover(); cause != nil { // from a built-in function that got what nobody expected
+			answer, err = nil, because(false, fmt.Sprintf("the evaluation broke off: %v", cause))
+		}
+	}()
+	m := &machine{Program: p, ctx: ctx, memo: []map[*function]*ast.Term{{}}, cancel: topdown.NewCancel()}
+	stop := context.AfterFunc(ctx, m.cancel.Cancel)
+	defer stop()
+	f := m.frame()
+	f.set(ir.Input, ast.NewTerm(input))
+	f.set(ir.Data, p.data)
+	for _, b := range p.policy.Plans.Plans[0].Blocks {
+		if _, err := m.block(f, b); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case m.answers == 0:
+		return nil, ErrUndefined
+	case m.answers > 1:
+		return nil, ErrAmbiguous
+	}
+	slices.Sort(m.except)
+	return &Answer{Value: m.answer.Value, Except: slices.Compact(m.except)}, nil
+}
+
+// A machine is one evaluation.
+type machine struct {
+	*Program
+	ctx     context.Context
+	cancel  topdown.Cancel
+	steps   int
+	memo    []map[*function]*ast.Term // what rules gave, a map for each `with` that is in force
+	frames  []*frame                  // for calls to come
+	except  []string
+	answer  *ast.Term
+	answers int
+}
+
+// A frame holds the locals of one call. One that is nil is undefined.
+type frame struct {
+	locals []*ast.Term
+	fresh  []bool // the local's value is nowhere else, so that it can be changed in place
+}
+
+func (f *frame) get(l ir.Local) *ast.Term {
+	if int(l) >= len(f.locals) {
+		return nil
+	}
+	f.fresh[l] = false
+	return f.locals[l]
+}
+
+func (f *frame) set(l ir.Local, v *ast.Term) {
+	for int(l) >= len(f.locals) {
+		f.locals, f.fresh = append(f.locals, nil), append(f.fresh, false)
+	}
+	f.locals[l], f.fresh[l] = v, false
+}
+
+// frame returns a frame without locals.
+func (m *machine) frame() *frame {
+	if n := len(m.frames); n > 0 {
+		f := m.frames[n-1]
+		m.frames = m.frames[:n-1]
+		return f
+	}
+	return &frame{locals: make([]*ast.Term, 0, 64), fresh: make([]bool, 0, 64)}
+}
+
+// release takes back a frame that nobody reads any more.
+func (m *machine) release(f *frame) {
+	clear(f.locals)
+	f.locals, f.fresh = f.locals[:0], f.fresh[:0]
+	m.frames = append(m.frames, f)
+}
+
+// create sets a local to a value that is nowhere else.
+func (f *frame) create(l ir.Local, v ast.Value) {
+	f.set(l, ast.NewTerm(v))
+	f.fresh[l] = true
+}
+
+// A control says how a block or statement ended: next, leave the function, or
+// leave as many blocks as it says, the one it is in not counted.
+type control int
+
+const (
+	next   control = -1
+	leave  control = -2
+	fail   control = 0 // an undefined or false statement leaves its block
+	unwind control = 3 // a dynamic call without a value leaves the blocks planned around it
+)
+
+func (m *machine) block(f *frame, b *ir.Block) (control, error) {
+	for _, stmt := range b.Stmts {
+		if m.steps++; m.steps > maxSteps {
+			return fail, m.locate(because(false, "takes too many steps to follow"), stmt)
+		}
+		if m.steps%1024 == 0 {
+			if err := m.ctx.Err(); err != nil {
+				return fail, err
+			}
+		}
+		c, err := m.run(f, stmt)
+		if err != nil {
+			return fail, m.locate(err, stmt)
+		}
+		if c != next {
+			return c, nil
+		}
+	}
+	return next, nil
+}
+
+// nested runs a block within another and returns how the outer one goes on.
+func (m *machine) nested(f *frame, b *ir.Block) (control, error) {
+	c, err := m.block(f, b)
+	if c > 0 {
+		return c - 1, err
+	}
+	if c == leave {
+		return leave, err
+	}
+	return next, err
+}
+
+func (m *machine) read(f *frame, o ir.Operand) *ast.Term {
+	switch v := o.Value.(type) {
+	case ir.Local:
+		return f.get(v)
+	case ir.StringIndex:
+		return m.strings[v]
+	case ir.Bool:
+		return ast.InternedTerm(bool(v))
+	}
+	return nil
+}
+
+func defined(ok bool) control {
+	if ok {
+		return next
+	}
+	return fail
+}
+
+func is[T ast.Value](v *ast.Term) control {
+	if v == nil {
+		return fail
+	}
+	_, ok := v.Value.(T)
+	return defined(ok)
+}
+
+func number(n int64) *ast.Term { return ast.InternedTerm(int(n)) }
+
+// run executes one statement. The cases are those of OPA's intermediate
+// representation, and mean what its documentation and its WebAssembly compiler
+// say they do.
+func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
+	switch s := stmt.(type) {
+	case *ir.NopStmt:
+	case *ir.BlockStmt:
+		for _, b := range s.Blocks {
+			if c, err := m.nested(f, b); c != next || err != nil {
+				return c, err
+			}
+		}
+	case *ir.BreakStmt:
+		return control(s.Index), nil
+	case *ir.ReturnLocalStmt:
+		f.set(returned, f.get(s.Source))
+		return leave, nil
+	case *ir.NotStmt:
+		return m.not(f, s)
+	case *ir.ScanStmt:
+		return m.scan(f, s)
+	case *ir.WithStmt:
+		return m.with(f, s)
+	case *ir.CallStmt:
+		return m.call(f, s)
+	case *ir.CallDynamicStmt:
+		return m.callDynamic(f, s)
+
+	case *ir.AssignVarStmt:
+		f.set(s.Target, m.read(f, s.Source))
+	case *ir.AssignVarOnceStmt:
+		v := m.read(f, s.Source)
+		if err := m.once(f.get(s.Target), v); err != nil {
+			return fail, err
+		}
+		f.set(s.Target, v)
+	case *ir.AssignIntStmt:
+		f.set(s.Target, number(s.Value))
+	case *ir.ResetLocalStmt:
+		f.set(s.Target, nil)
+	case *ir.IsDefinedStmt:
+		return defined(f.get(s.Source) != nil), nil
+	case *ir.IsUndefinedStmt:
+		return defined(f.get(s.Source) == nil), nil
+
+	case *ir.DotStmt:
+		v, err := m.dot(m.read(f, s.Source), m.read(f, s.Key))
+		f.set(s.Target, v)
+		return defined(v != nil), err
+	case *ir.LenStmt:
+		n, err := m.length(m.read(f, s.Source))
+		f.set(s.Target, number(int64(n)))
+		return next, err
+	case *ir.EqualStmt:
+		ok, err := m.equal(m.read(f, s.A), m.read(f, s.B))
+		return defined(ok), err
+	case *ir.NotEqualStmt:
+		ok, err := m.equal(m.read(f, s.A), m.read(f, s.B))
+		return defined(!ok), err
+	case *ir.IsArrayStmt:
+		return is[*ast.Array](m.read(f, s.Source)), nil
+	case *ir.IsObjectStmt:
+		return is[ast.Object](m.read(f, s.Source)), nil
+	case *ir.IsSetStmt:
+		return is[ast.Set](m.read(f, s.Source)), nil
+
+	case *ir.MakeNullStmt:
+		f.set(s.Target, ast.NullTerm())
+	case *ir.MakeNumberIntStmt:
+		f.set(s.Target, number(s.Value))
+	case *ir.MakeNumberRefStmt:
+		if f.set(s.Target, m.numbers[s.Index]); m.numbers[s.Index] == nil {
+			return fail, because(false, "is a number that cannot be read")
+		}
+	case *ir.MakeArrayStmt:
+		f.create(s.Target, ast.NewArray())
+	case *ir.MakeObjectStmt:
+		f.create(s.Target, ast.NewObject())
+	case *ir.MakeSetStmt:
+		f.create(s.Target, ast.NewSet())
+	case *ir.ArrayAppendStmt:
+		return next, m.arrayAppend(f, s)
+	case *ir.SetAddStmt:
+		return next, m.setAdd(f, s)
+	case *ir.ObjectInsertStmt:
+		return next, m.insert(f, s.Object, m.read(f, s.Key), m.read(f, s.Value))
+	case *ir.ObjectInsertOnceStmt:
+		return next, m.insertOnce(f, s)
+	case *ir.ObjectMergeStmt:
+		v, err := m.merge(f.get(s.A), f.get(s.B))
+		f.set(s.Target, v)
+		return next, err
+	case *ir.ResultSetAddStmt:
+		m.answers++
+		if object, ok := f.get(s.Value).Value.(ast.Object); ok {
+			m.answer = object.Get(ast.StringTerm(Result))
+		}
+		if m.answer == nil {
+			return fail, because(false, "the plan does not bind its answer")
+		}
+	default:
+		return fail, because(false, fmt.Sprintf("is planned as %T, which cannot be followed", stmt))
+	}
+	return next, nil
+}
+
+// returned is the local of a frame in which a function leaves its value. A
+// plan never uses it: it is that of the input, which no function returns to.
+const returned = ir.Input
+
+func (m *machine) not(f *frame, s *ir.NotStmt) (control, error) {
+	switch c, err := m.block(f, s.Block); {
+	case err != nil:
+		return fail, err
+	case c == next: // it held
+		return fail, nil
+	case c == fail:
+		return next, nil
+	default:
+		return fail, because(false, "leaves a negation in a way that cannot be followed")
+	}
+}
+
+func (m *machine) scan(f *frame, s *ir.ScanStmt) (control, error) {
+	source := f.get(s.Source)
+	if source == nil {
+		return next, nil
+	}
+	if m.texts.Opaque(source.Value) {
+		return fail, because(false, "goes through the arguments")
+	}
+	var keys, values []*ast.Term
+	switch v := source.Value.(type) {
+	case *ast.Array:
+		for i := range v.Len() {
+			keys, values = append(keys, number(int64(i))), append(values, v.Elem(i))
+		}
+	case ast.Object:
+		v.Foreach(func(key, value *ast.Term) { keys, values = append(keys, key), append(values, value) })
+	case ast.Set:
+		keys = v.Slice()
+		values = keys
+	}
+	for i := range keys {
+		f.set(s.Key, keys[i])
+		f.set(s.Value, values[i])
+		if c, err := m.block(f, s.Block); err != nil {
+			return fail, err
+		} else if c > fail || c == leave {
+			return fail, because(false, "leaves an iteration in a way that cannot be followed")
+		}
+	}
+	return next, nil
+}
+
+func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
+	saved := f.get(s.Local)
+	path := make([]*ast.Term, len(s.Path))
+	for i, index := range s.Path {
+		path[i] = m.strings[index]
+	}
+	replaced, err := upsert(saved, path, m.read(f, s.Value))
+	if err != nil {
+		return fail, err
+	}
+	f.set(s.Local, replaced)
+	m.memo = append(m.memo, map[*function]*ast.Term{})
+	c, err := m.block(f, s.Block)
+	m.memo = m.memo[:len(m.memo)-1]
+	f.set(s.Local, saved)
+	if err == nil && c != next && c != fail {
+		err = because(false, "leaves a `with` in a way that cannot be followed")
+	}
+	return c, err
+}
+
+// upsert returns document with value at path.
+func upsert(document *ast.Term, path []*ast.Term, value *ast.Term) (*ast.Term, error) {
+	if len(path) == 0 {
+		return value, nil
+	}
+	out := ast.NewObject()
+	var child *ast.Term
+	if document != nil {
+		object, ok := document.Value.(ast.Object)
+		if !ok {
+			return nil, because(false, "replaces a part of what is not an object")
+		}
+		child = object.Get(path[0])
+		object.Foreach(func(k, v *ast.Term) {
+			if !k.Equal(path[0]) {
+				out.Insert(k, v)
+			}
+		})
+	}
+	inner, err := upsert(child, path[1:], value)
+	if err != nil {
+		return nil, err
+	}
+	out.Insert(path[0], inner)
+	return ast.NewTerm(out), nil
+}
+
+func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
+	args := make([]*ast.Term, len(s.Args))
+	for i, a := range s.Args {
+		args[i] = m.read(f, a)
+	}
+	var v *ast.Term
+	var err error
+	if fn, ok := m.funcs[s.Func]; ok {
+		v, err = m.apply(fn, args)
+	} else {
+		v, err = m.builtin(s.Func, args)
+	}
+	f.set(s.Result, v)
+	return defined(v != nil), err
+}
+
+func (m *machine) callDynamic(f *frame, s *ir.CallDynamicStmt) (control, error) {
+	path := make([]string, len(s.Path))
+	for i, o := range s.Path {
+		step := m.read(f, o)
+		if step == nil {
+			return fail, nil
+		}
+		if m.texts.In(step.Value) {
+			return fail, because(m.texts.only(step.Value, Tool), "chooses a rule by a text")
+		}
+		text, ok := step.Value.(ast.String)
+		if !ok {
+			return fail, nil
+		}
+		path[i] = string(text)
+	}
+	fn, ok := m.paths[strings.Join(path, "\x00")]
+	if !ok {
+		return fail, nil
+	}
+	args := make([]*ast.Term, len(s.Args))
+	for i, a := range s.Args {
+		args[i] = f.get(a)
+	}
+	v, err := m.apply(fn, args)
+	f.set(s.Result, v)
+	if v == nil {
+		return unwind, err
+	}
+	return next, err
+}
+
+// apply calls a planned function; nil is undefined.
+func (m *machine) apply(fn *function, args []*ast.Term) (*ast.Term, error) {
+	memo := m.memo[len(m.memo)-1]
+	if fn.memoize {
+		if v, ok := memo[fn]; ok {
+			return v, nil
+		}
+	}
+	if len(args) != len(fn.Params) {
+		return nil, because(false, "calls "+fn.Name+" with another number of arguments")
+	}
+	f := m.frame()
+	defer m.release(f)
+	for i, l := range fn.Params {
+		f.set(l, args[i])
+	}
+	for _, b := range fn.Blocks {
+		c, err := m.block(f, b)
+		if err != nil {
+			return nil, err
+		}
+		if c == leave {
+			v := f.get(returned)
+			if fn.memoize {
+				memo[fn] = v
+			}
+			return v, nil
+		}
+		if c > fail {
+			return nil, because(false, "leaves "+fn.Name+" in a way that cannot be followed")
+		}
+	}
+	return nil, because(false, fn.Name+" does not return")
+}

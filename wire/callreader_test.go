@@ -109,6 +109,7 @@ func hostile() []string {
 		for _, member := range given {
 			name, _, _ := strings.Cut(member, ":")
 			null := name + ":null"
+			docs = append(docs, fmt.Sprintf(object, name+":"), fmt.Sprintf(object, name), fmt.Sprintf(object, null+"1"))
 			for _, twice := range []string{member + "," + member, member + "," + null, null + "," + member, null + "," + null} {
 				docs = append(docs, fmt.Sprintf(object, twice))
 			}

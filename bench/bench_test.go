@@ -105,7 +105,7 @@ func TestVerifyNoticesADifference(t *testing.T) {
 
 // A run of two quick rows, as short as it gets, in both formats.
 func TestReport(t *testing.T) {
-	s := settings{run: regexp.MustCompile("^(" + nativeName + "|" + celName + ")$"), perItem: time.Millisecond, step: 1000}
+	s := settings{run: regexp.MustCompile("^(" + nativeName + "|" + celName + ")$"), perItem: 10 * time.Millisecond, step: 1000}
 	r, differ, err := s.measure(t.Context())
 	if err != nil || differ {
 		t.Fatal(err, differ)

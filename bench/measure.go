@@ -67,7 +67,7 @@ func (it *item) calibrate(round time.Duration) error {
 			if err != nil {
 				return err
 			}
-			fastest = min(fastest, c.Nanoseconds)
+			fastest = min(fastest, max(c.Nanoseconds, 1)) // a clock may have stood still
 		}
 		if fastest*float64(n) > float64(round)/8 {
 			it.n = max(1, int(float64(round)/fastest))
@@ -76,19 +76,29 @@ func (it *item) calibrate(round time.Duration) error {
 	return nil
 }
 
-// batchOf returns the batch of something that is run again and again.
-func batchOf(run func() error) func(int) (cost, error) {
+// batchOf returns the batch of something that is run again and again, by the
+// clock of its thread.
+func batchOf(run func() error) func(int) (cost, error) { return timedBatchOf(threadTime, run) }
+
+var started = time.Now()
+
+// wallTime is for what several threads do together.
+func wallTime() time.Duration { return time.Since(started) }
+
+func timedBatchOf(clock func() time.Duration, run func() error) func(int) (cost, error) {
 	return func(n int) (cost, error) {
 		var before, after runtime.MemStats
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		runtime.GC() // one item's garbage is not another's cost
 		runtime.ReadMemStats(&before)
-		start := time.Now()
+		start := clock()
 		for range n {
 			if err := run(); err != nil {
 				return cost{}, err
 			}
 		}
-		spent := time.Since(start)
+		spent := clock() - start
 		runtime.ReadMemStats(&after)
 		return cost{
 			Nanoseconds: float64(spent.Nanoseconds()) / float64(n),

@@ -99,14 +99,17 @@ func (r *report) writeMarkdown(w io.Writer) error {
 		table(&b, lines)
 	}
 	if len(r.Others) > 0 {
-		lines := [][]string{{"besides", "median"}}
+		lines := [][]string{{"besides", ""}}
 		for _, f := range r.Others {
 			lines = append(lines, []string{f.Name, number(f.Value) + " " + f.Unit})
 		}
 		table(&b, lines)
 	}
-	fmt.Fprintf(&b, "%s; %s. Medians of %d rounds in which the rows take turns.\n",
-		r.Machine, strings.Join(r.Versions, ", "), r.Rounds)
+	fmt.Fprintf(&b, "%s; %s.\n"+
+		"Medians of %d rounds in which the rows take turns; %s.\n"+
+		"Every row starts from the call in its own form, built beforehand. cel-go answers with the outcome and what is missing,\n"+
+		"cedar-go with the outcome alone, the others with the whole decision; those of OPA also check the document.\n",
+		r.Machine, strings.Join(r.Versions, ", "), r.Rounds, threadClockIs)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

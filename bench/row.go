@@ -44,6 +44,7 @@ func rows() []row {
 	return []row{
 		{nativeName, openNative},
 		{autoName, openAuto},
+		{opaEachName, openInterpreter},
 		{"OPA, prepared, parsed input", openOPA(parsedInput)},
 		{goMapName, openOPA(goInput)},
 		{"OPA, wasm", openWasm},

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/opa-gate/opa-gate/evaluator"
 )
 
 func (s *settings) wants(name string) bool { return s.run == nil || s.run.MatchString(name) }
@@ -34,6 +37,12 @@ func (s *settings) measure(ctx context.Context) (r *report, differ bool, err err
 		r.Verified[row.name], open[row.name] = count, d
 	}
 
+	auto, _ := open[autoName].(gate)
+	warm, _ := auto.Engine.(*evaluator.Evaluator) // nil: its row is not asked for
+	var asked uint64
+	if warm != nil {
+		asked = warm.Stats().Evaluations
+	}
 	var cold []*coldItem
 	for _, doc := range docs {
 		items, first, err := s.items(ctx, open, doc)
@@ -47,10 +56,15 @@ func (s *settings) measure(ctx context.Context) (r *report, differ bool, err err
 			return nil, false, err
 		}
 	}
-	if auto, ok := open[autoName]; ok && s.run == nil {
-		err = s.others(ctx, r, auto.(gate), docs, cold)
+	if warm != nil && s.run == nil {
+		if err := s.others(ctx, r, warm, docs, cold); err != nil {
+			return nil, false, err
+		}
 	}
-	return r, differ, err
+	if warm != nil && warm.Stats().Evaluations != asked {
+		return nil, false, errors.New("the warm row is not warm: OPA was asked while it was measured")
+	}
+	return r, differ, nil
 }
 
 // items are the rows of one call's table.
@@ -89,9 +103,9 @@ func (s *settings) section(r *report, name string, items []*item) error {
 }
 
 // others measures what is no row of the tables.
-func (s *settings) others(ctx context.Context, r *report, auto gate, docs []*document, cold []*coldItem) error {
+func (s *settings) others(ctx context.Context, r *report, auto *evaluator.Evaluator, docs []*document, cold []*coldItem) error {
 	for _, doc := range docs {
-		items, err := jsonItems(ctx, auto.Engine, doc)
+		items, err := jsonItems(ctx, auto, doc)
 		if err != nil {
 			return err
 		}
@@ -100,22 +114,33 @@ func (s *settings) others(ctx context.Context, r *report, auto gate, docs []*doc
 		}
 	}
 	for _, doc := range docs {
-		times, err := scaling(ctx, auto, doc, s.perItem/rounds)
-		if err != nil {
-			return err
+		for _, one := range []struct {
+			name string
+			gate gate
+		}{{autoName, gate{auto}}, {nativeName, gate{evaluator.Native{}}}} { // native shows what the machine gave
+			times, err := scaling(ctx, one.gate, doc, s.perItem/rounds/2)
+			if err != nil {
+				return err
+			}
+			r.Others = append(r.Others, figure{
+				doc.name + ", " + one.name + ", on two goroutines", times, "times the calls of one (best rounds)"})
 		}
-		r.Others = append(r.Others, figure{doc.name + ", warm, on two goroutines", times, "times the calls of one"})
 	}
 	ready := activation(ctx)
 	if err := measure([]*item{ready}, s.perItem, func(int) {}); err != nil {
 		return err
 	}
-	r.Others = append(r.Others, figure{"loading and compiling the policies", ready.cost.Nanoseconds / 1e6, "ms"})
-	var first []float64
+	var first, second []float64
 	for _, c := range cold {
-		first = append(first, c.veryFirst...)
+		first, second = append(first, c.first...), append(second, c.second...)
 	}
-	r.Others = append(r.Others, figure{"a new evaluator's very first answer",
-		median(first, func(f float64) float64 { return f }) / 1e6, "ms"})
+	same := func(f float64) float64 { return f }
+	stats := auto.Stats()
+	r.Others = append(r.Others,
+		figure{"loading and compiling the policies", ready.cost.Nanoseconds / 1e6, "ms"},
+		figure{"a new evaluator's first answer", median(first, same) / 1e6, "ms"},
+		figure{"its second, before which it makes its plan", median(second, same) / 1e6, "ms"},
+		figure{fmt.Sprintf("memory of the table with %d cells", stats.Compiled), float64(stats.Bytes) / 1024, "KiB"},
+	)
 	return nil
 }

@@ -118,7 +118,7 @@ func TestWholeDomain(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("the whole domain takes minutes under the race detector; it runs without -race and -short")
 	}
-	engines := map[string]Engine{"native": Native{}, "opa": embedded(t)}
+	engines := map[string]Engine{"native": Native{}, "opa": embedded(t).Interpreter()}
 	for name, engine := range engines {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
@@ -184,7 +184,7 @@ func TestRedeclarationNeverNarrows(t *testing.T) {
 				Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)})
 		}
 	}
-	for name, engine := range map[string]Engine{"native": Native{}, "opa": e} {
+	for name, engine := range map[string]Engine{"native": Native{}, "opa": e.Interpreter(), "auto": e} {
 		memo := map[capability.Profile]capability.Set{}
 		get := func(p capability.Profile) capability.Set {
 			if _, ok := memo[p]; !ok {

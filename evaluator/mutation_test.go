@@ -224,7 +224,8 @@ func decidedCases(t testing.TB) fixtures.Suite {
 func TestConformance(t *testing.T) {
 	e := embedded(t)
 	for name, judge := range map[string]fixtures.Judge{
-		"native": Documents{Native{}}, "opa": Documents{e}, "both": Documents{Both(Native{}, e)},
+		"native": Documents{Native{}}, "opa": Documents{e.Interpreter()}, "both": Documents{Both(Native{}, e.Interpreter())},
+		"auto": Documents{e}, "auto, later": Documents{e}, "native and auto": Documents{Both(Native{}, e)},
 	} {
 		report := fixtures.Run(context.Background(), judge, loadSuite(t))
 		if !report.OK() {

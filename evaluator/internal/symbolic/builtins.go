@@ -9,62 +9,68 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// builtin calls a built-in function; nil is undefined. Without marks in its
+// builtin calls a built-in function. Without marks in its
 // arguments it is OPA's own function that runs, if it is one that gives the
 // same result whenever it is asked. With marks, it must be one of copying.
-func (m *machine) builtin(name string, args []*ast.Term) (*ast.Term, error) {
-	if !pure()[name] {
-		return nil, because(false, "can give another result each time")
+func (m *machine) builtin(name string, args []value) (value, error) {
+	switch {
+	case name == ast.WalkBuiltin.Name:
+		return value{}, because(false, "goes through a document")
+	case !pure()[name]:
+		return value{}, because(false, "can give another result each time")
 	}
-	marked := false
-	var holes uint8
+	var in holes
 	for _, a := range args {
-		if a == nil {
-			return nil, because(false, "takes what is not defined")
+		if a.Term == nil {
+			return value{}, because(false, "takes what is not defined")
 		}
-		h := m.texts.holes(a.Value)
-		holes |= h
-		marked = marked || h != 0
+		in |= a.holes
 	}
-	if !marked {
+	if in == 0 && !frequent[name] {
 		return m.native(name, args)
 	}
 	copying, ok := copying[name]
 	if !ok {
-		return nil, because(holes == 1<<Tool, "computes with a text")
+		return value{}, because(in.only(Tool), "computes with a text")
 	}
 	return copying(m, name, args)
 }
 
 // native runs OPA's implementation.
-func (m *machine) native(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) native(name string, args []value) (value, error) {
 	function := topdown.GetBuiltin(name)
 	if function == nil {
-		return nil, because(false, "is not a built-in function of this program")
+		return value{}, because(false, "is not a built-in function of this program")
+	}
+	terms := make([]*ast.Term, len(args))
+	var in holes
+	for i, a := range args {
+		terms[i] = a.Term
+		in |= a.holes
 	}
 	var result *ast.Term
 	results := 0
-	err := function(topdown.BuiltinContext{Context: m.ctx, Cancel: m.cancel}, args, func(t *ast.Term) error {
+	err := function(topdown.BuiltinContext{Context: m.ctx, Cancel: m.cancel}, terms, func(t *ast.Term) error {
 		result = t
 		results++
 		return nil
 	})
 	switch {
 	case m.ctx.Err() != nil:
-		return nil, m.ctx.Err()
+		return value{}, m.ctx.Err()
 	case err != nil:
-		return nil, because(false, "fails: "+err.Error())
+		return value{}, because(false, "fails: "+err.Error())
 	case results > 1:
-		return nil, because(false, "has several results")
+		return value{}, because(false, "has several results")
 	}
-	return result, nil
+	return m.part(value{holes: in}, result), nil
 }
 
 // impure lists the built-in functions outside whole families that read a
 // clock, the world, or the machine, and are not marked as such by OPA.
 var impure = []string{
 	"crypto.x509.parse_and_verify_certificates", "crypto.x509.parse_and_verify_certificates_with_options",
-	"trace", "print", "internal.print", "internal.test_case", "walk",
+	"trace", "print", "internal.print", "internal.test_case",
 }
 
 // families lists the prefixes of those that read a clock or a time zone, sign,
@@ -84,20 +90,20 @@ var pure = sync.OnceValue(func() map[string]bool {
 })
 
 // copying are the built-in functions that do not ask what a text says, with what
-// has to hold for that. Each gets arguments of which at least one has a mark.
-var copying = map[string]func(m *machine, name string, args []*ast.Term) (*ast.Term, error){
+// has to hold for that.
+var copying = map[string]func(m *machine, name string, args []value) (value, error){
 	"eq":                       equality(true),
 	"equal":                    equality(true),
 	"neq":                      equality(false),
 	"internal.member_2":        (*machine).member,
 	"internal.member_3":        (*machine).memberAt,
-	"is_array":                 (*machine).native,
-	"is_boolean":               (*machine).native,
-	"is_null":                  (*machine).native,
-	"is_number":                (*machine).native,
-	"is_object":                (*machine).native,
-	"is_set":                   (*machine).native,
-	"is_string":                (*machine).native,
+	"is_array":                 ofType[*ast.Array],
+	"is_boolean":               ofType[ast.Boolean],
+	"is_null":                  ofType[ast.Null],
+	"is_number":                ofType[ast.Number],
+	"is_object":                ofType[ast.Object],
+	"is_set":                   ofType[ast.Set],
+	"is_string":                ofType[ast.String],
 	"type_name":                (*machine).native,
 	"array.concat":             (*machine).native,
 	"array.reverse":            (*machine).native,
@@ -113,54 +119,68 @@ var copying = map[string]func(m *machine, name string, args []*ast.Term) (*ast.T
 	"object.union_n":           (*machine).unionAll,
 }
 
-func equality(want bool) func(*machine, string, []*ast.Term) (*ast.Term, error) {
-	return func(m *machine, _ string, args []*ast.Term) (*ast.Term, error) {
+// frequent are those of them that run without marks too: they are simple, and
+// policies ask them so often that the way to OPA's would cost more than they do.
+var frequent = map[string]bool{
+	"internal.member_2": true, "object.get": true,
+	"is_array": true, "is_boolean": true, "is_null": true, "is_number": true, "is_object": true, "is_string": true,
+}
+
+func truth(b bool) value { return value{Term: ast.InternedTerm(b)} }
+
+func equality(want bool) func(*machine, string, []value) (value, error) {
+	return func(m *machine, _ string, args []value) (value, error) {
 		same, err := m.equal(args[0], args[1])
-		return ast.InternedTerm(same == want), err
+		return truth(same == want), err
 	}
+}
+
+func ofType[T ast.Value](_ *machine, _ string, args []value) (value, error) {
+	_, ok := args[0].Value.(T)
+	return truth(ok), nil
 }
 
 // plain runs a function that looks at its first argument's outside only, and at
 // the others: marks may be inside the first.
-func (m *machine) plain(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) plain(name string, args []value) (value, error) {
 	for _, a := range args[1:] {
-		if holes := m.texts.holes(a.Value); holes != 0 {
-			return nil, because(holes == 1<<Tool, "computes with a text")
+		if a.holes != 0 {
+			return value{}, because(a.holes.only(Tool), "computes with a text")
 		}
 	}
 	if m.texts.Opaque(args[0].Value) {
-		return nil, because(false, "looks into the arguments")
+		return value{}, because(false, "looks into the arguments")
 	}
 	return m.native(name, args)
 }
 
-func (m *machine) count(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) count(name string, args []value) (value, error) {
 	if _, ok := args[0].Value.(ast.String); ok {
-		return nil, because(m.texts.only(args[0].Value, Tool), "counts a text's characters")
+		return value{}, because(args[0].holes.only(Tool), "counts a text's characters")
 	}
 	return m.plain(name, args)
 }
 
-func (m *machine) concat(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) concat(name string, args []value) (value, error) {
 	return m.native(name, args) // joins what its list holds, and fails on what is no text
 }
 
 // sprintf copies a text where a plain verb stands for it. Other verbs, and
 // lists that hold a text, are written in a form that depends on it.
-func (m *machine) sprintf(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) sprintf(name string, args []value) (value, error) {
 	format, ok := args[0].Value.(ast.String)
 	list, isArray := args[1].Value.(*ast.Array)
 	if !ok || !isArray || m.texts.In(format) {
-		return nil, because(m.texts.only(args[0].Value, Tool), "takes a text as its format")
+		return value{}, because(args[0].holes.only(Tool), "takes a text as its format")
 	}
 	verbs, ok := plainVerbs(string(format))
 	if !ok || len(verbs) != list.Len() {
-		return nil, because(m.texts.only(list, Tool), "formats a text in another way than with %s or %v alone")
+		return value{}, because(args[1].holes.only(Tool), "formats a text in another way than with %s or %v alone")
 	}
 	for i := range list.Len() {
 		v := list.Elem(i).Value
 		if _, isText := v.(ast.String); m.texts.In(v) && (!isText || verbs[i] == 'd') {
-			return nil, because(m.texts.only(v, Tool), "formats what a text is part of")
+			return value{}, because(m.texts.holes(v).only(Tool), "formats what a text is part of")
 		}
 	}
 	return m.native(name, args)
@@ -189,10 +209,10 @@ func plainVerbs(format string) (verbs []byte, ok bool) {
 
 // template is what a template string is compiled to: a list of texts and of
 // sets with the one value of an expression.
-func (m *machine) template(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) template(name string, args []value) (value, error) {
 	list, ok := args[0].Value.(*ast.Array)
 	if !ok {
-		return nil, because(false, "is no template that can be followed")
+		return value{}, because(false, "is no template that can be followed")
 	}
 	for i := range list.Len() {
 		v := list.Elem(i).Value
@@ -200,19 +220,22 @@ func (m *machine) template(name string, args []*ast.Term) (*ast.Term, error) {
 			v = set.Slice()[0].Value
 		}
 		if _, isText := v.(ast.String); m.texts.In(v) && !isText {
-			return nil, because(m.texts.only(v, Tool), "formats what a text is part of")
+			return value{}, because(m.texts.holes(v).only(Tool), "formats what a text is part of")
 		}
 	}
 	return m.native(name, args)
 }
 
-func (m *machine) member(_ string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) member(_ string, args []value) (value, error) {
 	if m.texts.Opaque(args[1].Value) {
-		return nil, because(false, "looks into the arguments")
+		return value{}, because(false, "looks into the arguments")
 	}
 	var among []*ast.Term
 	switch c := args[1].Value.(type) {
 	case ast.Set:
+		if args[0].holes|args[1].holes == 0 {
+			return truth(c.Contains(args[0].Term)), nil
+		}
 		among = c.Slice()
 	case *ast.Array:
 		c.Foreach(func(v *ast.Term) { among = append(among, v) })
@@ -221,45 +244,45 @@ func (m *machine) member(_ string, args []*ast.Term) (*ast.Term, error) {
 	}
 	var unknown error
 	for _, v := range among {
-		same, err := m.equal(args[0], v)
+		same, err := m.equal(args[0], m.part(args[1], v))
 		if err == nil && same {
-			return ast.InternedTerm(true), nil
+			return truth(true), nil
 		}
 		if unknown == nil {
 			unknown = err
 		}
 	}
-	return ast.InternedTerm(false), unknown
+	return truth(false), unknown
 }
 
-func (m *machine) memberAt(_ string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) memberAt(_ string, args []value) (value, error) {
 	if _, isSet := args[2].Value.(ast.Set); isSet {
-		return nil, because(m.texts.only(args[2].Value, Tool), "looks a text up in a set")
+		return value{}, because(args[2].holes.only(Tool), "looks a text up in a set")
 	}
 	found, err := m.dot(args[2], args[0])
-	if err != nil || found == nil {
-		return ast.InternedTerm(false), err
+	if err != nil || found.Term == nil {
+		return truth(false), err
 	}
 	same, err := m.equal(args[1], found)
-	return ast.InternedTerm(same), err
+	return truth(same), err
 }
 
-func (m *machine) objectGet(_ string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) objectGet(_ string, args []value) (value, error) {
 	if _, ok := args[0].Value.(ast.Object); !ok {
-		return nil, because(false, "fails: its first operand must be an object")
+		return value{}, because(false, "fails: its first operand must be an object")
 	}
-	steps := []*ast.Term{args[1]}
+	steps := []value{args[1]}
 	if path, ok := args[1].Value.(*ast.Array); ok {
 		steps = nil
-		path.Foreach(func(step *ast.Term) { steps = append(steps, step) })
+		path.Foreach(func(step *ast.Term) { steps = append(steps, m.part(args[1], step)) })
 	}
 	at := args[0]
 	for _, step := range steps {
 		v, err := m.dot(at, step)
 		if err != nil {
-			return nil, err
+			return value{}, err
 		}
-		if v == nil {
+		if v.Term == nil {
 			return args[2], nil
 		}
 		at = v
@@ -267,22 +290,22 @@ func (m *machine) objectGet(_ string, args []*ast.Term) (*ast.Term, error) {
 	return at, nil
 }
 
-func (m *machine) union(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) union(name string, args []value) (value, error) {
 	if m.meets(args[0].Value, args[1].Value) {
-		return nil, because(false, "merges the arguments with another object")
+		return value{}, because(false, "merges the arguments with another object")
 	}
 	return m.native(name, args)
 }
 
-func (m *machine) unionAll(name string, args []*ast.Term) (*ast.Term, error) {
+func (m *machine) unionAll(name string, args []value) (value, error) {
 	list, ok := args[0].Value.(*ast.Array)
 	if !ok {
-		return nil, because(false, "fails: its operand must be an array")
+		return value{}, because(false, "fails: its operand must be an array")
 	}
 	for i := range list.Len() {
 		for j := range i {
 			if m.meets(list.Elem(i).Value, list.Elem(j).Value) {
-				return nil, because(false, "merges the arguments with another object")
+				return value{}, because(false, "merges the arguments with another object")
 			}
 		}
 	}

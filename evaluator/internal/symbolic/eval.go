@@ -13,7 +13,7 @@ import (
 
 // Bounds of one evaluation.
 const (
-	maxSteps  = 2 << 20 // statements
+	maxSteps  = 1 << 20 // statements
 	maxExcept = 64      // names that the tool's was compared with
 )
 
@@ -32,12 +32,12 @@ func (p *Program) Eval(ctx context.Context, input ast.Value) (answer *Answer, er
 			answer, err = nil, because(false, fmt.Sprintf("the evaluation broke off: %v", cause))
 		}
 	}()
-	m := &machine{Program: p, ctx: ctx, memo: []map[*function]*ast.Term{{}}, cancel: topdown.NewCancel()}
+	m := &machine{Program: p, ctx: ctx, memo: []map[*function]value{{}}, cancel: topdown.NewCancel()}
 	stop := context.AfterFunc(ctx, m.cancel.Cancel)
 	defer stop()
 	f := m.frame()
-	f.set(ir.Input, ast.NewTerm(input))
-	f.set(ir.Data, p.data)
+	f.set(ir.Input, value{ast.NewTerm(input), p.texts.holes(input)})
+	f.set(ir.Data, value{Term: p.data})
 	for _, b := range p.policy.Plans.Plans[0].Blocks {
 		if _, err := m.block(f, b); err != nil {
 			return nil, err
@@ -59,32 +59,42 @@ type machine struct {
 	ctx     context.Context
 	cancel  topdown.Cancel
 	steps   int
-	memo    []map[*function]*ast.Term // what rules gave, a map for each `with` that is in force
-	frames  []*frame                  // for calls to come
+	memo    []map[*function]value // what rules gave, a map for each `with` that is in force
+	frames  []*frame              // for calls to come
 	except  []string
 	answer  *ast.Term
 	answers int
 }
 
-// A frame holds the locals of one call. One that is nil is undefined.
-type frame struct {
-	locals []*ast.Term
-	fresh  []bool // the local's value is nowhere else, so that it can be changed in place
+// A value is what a local holds: a term, or nil if it is undefined, and the
+// holes in it.
+type value struct {
+	*ast.Term
+	holes holes
 }
 
-func (f *frame) get(l ir.Local) *ast.Term {
+// A frame holds the locals of one call.
+type frame struct{ locals []local }
+
+type local struct {
+	value
+	fresh bool // the value is nowhere else, so that it can be changed in place
+}
+
+func (f *frame) get(l ir.Local) value {
 	if int(l) >= len(f.locals) {
-		return nil
+		return value{}
 	}
-	f.fresh[l] = false
-	return f.locals[l]
+	at := &f.locals[l]
+	at.fresh = false
+	return at.value
 }
 
-func (f *frame) set(l ir.Local, v *ast.Term) {
+func (f *frame) set(l ir.Local, v value) {
 	for int(l) >= len(f.locals) {
-		f.locals, f.fresh = append(f.locals, nil), append(f.fresh, false)
+		f.locals = append(f.locals, local{})
 	}
-	f.locals[l], f.fresh[l] = v, false
+	f.locals[l] = local{value: v}
 }
 
 // frame returns a frame without locals.
@@ -94,20 +104,20 @@ func (m *machine) frame() *frame {
 		m.frames = m.frames[:n-1]
 		return f
 	}
-	return &frame{locals: make([]*ast.Term, 0, 64), fresh: make([]bool, 0, 64)}
+	return &frame{make([]local, 0, 64)}
 }
 
 // release takes back a frame that nobody reads any more.
 func (m *machine) release(f *frame) {
 	clear(f.locals)
-	f.locals, f.fresh = f.locals[:0], f.fresh[:0]
+	f.locals = f.locals[:0]
 	m.frames = append(m.frames, f)
 }
 
 // create sets a local to a value that is nowhere else.
-func (f *frame) create(l ir.Local, v ast.Value) {
-	f.set(l, ast.NewTerm(v))
-	f.fresh[l] = true
+func (f *frame) create(l ir.Local, v ast.Value, h holes) {
+	f.set(l, value{ast.NewTerm(v), h})
+	f.locals[l].fresh = true
 }
 
 // A control says how a block or statement ended: next, leave the function, or
@@ -154,16 +164,16 @@ func (m *machine) nested(f *frame, b *ir.Block) (control, error) {
 	return next, err
 }
 
-func (m *machine) read(f *frame, o ir.Operand) *ast.Term {
+func (m *machine) read(f *frame, o ir.Operand) value {
 	switch v := o.Value.(type) {
 	case ir.Local:
 		return f.get(v)
 	case ir.StringIndex:
-		return m.strings[v]
+		return value{Term: m.strings[v]}
 	case ir.Bool:
-		return ast.InternedTerm(bool(v))
+		return value{Term: ast.InternedTerm(bool(v))}
 	}
-	return nil
+	return value{}
 }
 
 func defined(ok bool) control {
@@ -173,15 +183,17 @@ func defined(ok bool) control {
 	return fail
 }
 
-func is[T ast.Value](v *ast.Term) control {
-	if v == nil {
+func is[T ast.Value](v value) control {
+	if v.Term == nil {
 		return fail
 	}
 	_, ok := v.Value.(T)
 	return defined(ok)
 }
 
-func number(n int64) *ast.Term { return ast.InternedTerm(int(n)) }
+func number(n int64) value { return value{Term: ast.InternedTerm(int(n))} }
+
+var null = value{Term: ast.NullTerm()}
 
 // run executes one statement. The cases are those of OPA's intermediate
 // representation, and mean what its documentation and its WebAssembly compiler
@@ -222,16 +234,16 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 	case *ir.AssignIntStmt:
 		f.set(s.Target, number(s.Value))
 	case *ir.ResetLocalStmt:
-		f.set(s.Target, nil)
+		f.set(s.Target, value{})
 	case *ir.IsDefinedStmt:
-		return defined(f.get(s.Source) != nil), nil
+		return defined(f.get(s.Source).Term != nil), nil
 	case *ir.IsUndefinedStmt:
-		return defined(f.get(s.Source) == nil), nil
+		return defined(f.get(s.Source).Term == nil), nil
 
 	case *ir.DotStmt:
 		v, err := m.dot(m.read(f, s.Source), m.read(f, s.Key))
 		f.set(s.Target, v)
-		return defined(v != nil), err
+		return defined(v.Term != nil), err
 	case *ir.LenStmt:
 		n, err := m.length(m.read(f, s.Source))
 		f.set(s.Target, number(int64(n)))
@@ -250,19 +262,19 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 		return is[ast.Set](m.read(f, s.Source)), nil
 
 	case *ir.MakeNullStmt:
-		f.set(s.Target, ast.NullTerm())
+		f.set(s.Target, null)
 	case *ir.MakeNumberIntStmt:
 		f.set(s.Target, number(s.Value))
 	case *ir.MakeNumberRefStmt:
-		if f.set(s.Target, m.numbers[s.Index]); m.numbers[s.Index] == nil {
+		if f.set(s.Target, value{Term: m.numbers[s.Index]}); m.numbers[s.Index] == nil {
 			return fail, because(false, "is a number that cannot be read")
 		}
 	case *ir.MakeArrayStmt:
-		f.create(s.Target, ast.NewArray())
+		f.create(s.Target, ast.NewArray(), 0)
 	case *ir.MakeObjectStmt:
-		f.create(s.Target, ast.NewObject())
+		f.create(s.Target, ast.NewObject(), 0)
 	case *ir.MakeSetStmt:
-		f.create(s.Target, ast.NewSet())
+		f.create(s.Target, ast.NewSet(), 0)
 	case *ir.ArrayAppendStmt:
 		return next, m.arrayAppend(f, s)
 	case *ir.SetAddStmt:
@@ -308,7 +320,7 @@ func (m *machine) not(f *frame, s *ir.NotStmt) (control, error) {
 
 func (m *machine) scan(f *frame, s *ir.ScanStmt) (control, error) {
 	source := f.get(s.Source)
-	if source == nil {
+	if source.Term == nil {
 		return next, nil
 	}
 	if m.texts.Opaque(source.Value) {
@@ -318,7 +330,7 @@ func (m *machine) scan(f *frame, s *ir.ScanStmt) (control, error) {
 	switch v := source.Value.(type) {
 	case *ast.Array:
 		for i := range v.Len() {
-			keys, values = append(keys, number(int64(i))), append(values, v.Elem(i))
+			keys, values = append(keys, ast.InternedTerm(i)), append(values, v.Elem(i))
 		}
 	case ast.Object:
 		v.Foreach(func(key, value *ast.Term) { keys, values = append(keys, key), append(values, value) })
@@ -327,8 +339,8 @@ func (m *machine) scan(f *frame, s *ir.ScanStmt) (control, error) {
 		values = keys
 	}
 	for i := range keys {
-		f.set(s.Key, keys[i])
-		f.set(s.Value, values[i])
+		f.set(s.Key, m.part(source, keys[i]))
+		f.set(s.Value, m.part(source, values[i]))
 		if c, err := m.block(f, s.Block); err != nil {
 			return fail, err
 		} else if c > fail || c == leave {
@@ -349,7 +361,7 @@ func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
 		return fail, err
 	}
 	f.set(s.Local, replaced)
-	m.memo = append(m.memo, map[*function]*ast.Term{})
+	m.memo = append(m.memo, map[*function]value{})
 	c, err := m.block(f, s.Block)
 	m.memo = m.memo[:len(m.memo)-1]
 	f.set(s.Local, saved)
@@ -359,39 +371,40 @@ func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
 	return c, err
 }
 
-// upsert returns document with value at path.
-func upsert(document *ast.Term, path []*ast.Term, value *ast.Term) (*ast.Term, error) {
+// upsert returns document with v at path.
+func upsert(document value, path []*ast.Term, v value) (value, error) {
 	if len(path) == 0 {
-		return value, nil
+		return v, nil
 	}
 	out := ast.NewObject()
-	var child *ast.Term
-	if document != nil {
+	var child value
+	if document.Term != nil {
 		object, ok := document.Value.(ast.Object)
 		if !ok {
-			return nil, because(false, "replaces a part of what is not an object")
+			return value{}, because(false, "replaces a part of what is not an object")
 		}
-		child = object.Get(path[0])
+		child = value{object.Get(path[0]), document.holes}
 		object.Foreach(func(k, v *ast.Term) {
 			if !k.Equal(path[0]) {
 				out.Insert(k, v)
 			}
 		})
 	}
-	inner, err := upsert(child, path[1:], value)
+	inner, err := upsert(child, path[1:], v)
 	if err != nil {
-		return nil, err
+		return value{}, err
 	}
-	out.Insert(path[0], inner)
-	return ast.NewTerm(out), nil
+	out.Insert(path[0], inner.Term)
+	return value{ast.NewTerm(out), document.holes | v.holes}, nil // more than there may be
 }
 
 func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
-	args := make([]*ast.Term, len(s.Args))
-	for i, a := range s.Args {
-		args[i] = m.read(f, a)
+	var room [4]value
+	args := room[:0]
+	for _, a := range s.Args {
+		args = append(args, m.read(f, a))
 	}
-	var v *ast.Term
+	var v value
 	var err error
 	if fn, ok := m.funcs[s.Func]; ok {
 		v, err = m.apply(fn, args)
@@ -399,18 +412,18 @@ func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
 		v, err = m.builtin(s.Func, args)
 	}
 	f.set(s.Result, v)
-	return defined(v != nil), err
+	return defined(v.Term != nil), err
 }
 
 func (m *machine) callDynamic(f *frame, s *ir.CallDynamicStmt) (control, error) {
 	path := make([]string, len(s.Path))
 	for i, o := range s.Path {
 		step := m.read(f, o)
-		if step == nil {
+		if step.Term == nil {
 			return fail, nil
 		}
-		if m.texts.In(step.Value) {
-			return fail, because(m.texts.only(step.Value, Tool), "chooses a rule by a text")
+		if step.holes != 0 {
+			return fail, because(step.holes.only(Tool), "chooses a rule by a text")
 		}
 		text, ok := step.Value.(ast.String)
 		if !ok {
@@ -422,20 +435,20 @@ func (m *machine) callDynamic(f *frame, s *ir.CallDynamicStmt) (control, error) 
 	if !ok {
 		return fail, nil
 	}
-	args := make([]*ast.Term, len(s.Args))
+	args := make([]value, len(s.Args))
 	for i, a := range s.Args {
 		args[i] = f.get(a)
 	}
 	v, err := m.apply(fn, args)
 	f.set(s.Result, v)
-	if v == nil {
+	if v.Term == nil {
 		return unwind, err
 	}
 	return next, err
 }
 
-// apply calls a planned function; nil is undefined.
-func (m *machine) apply(fn *function, args []*ast.Term) (*ast.Term, error) {
+// apply calls a planned function.
+func (m *machine) apply(fn *function, args []value) (value, error) {
 	memo := m.memo[len(m.memo)-1]
 	if fn.memoize {
 		if v, ok := memo[fn]; ok {
@@ -443,7 +456,7 @@ func (m *machine) apply(fn *function, args []*ast.Term) (*ast.Term, error) {
 		}
 	}
 	if len(args) != len(fn.Params) {
-		return nil, because(false, "calls "+fn.Name+" with another number of arguments")
+		return value{}, because(false, "calls "+fn.Name+" with another number of arguments")
 	}
 	f := m.frame()
 	defer m.release(f)
@@ -453,7 +466,7 @@ func (m *machine) apply(fn *function, args []*ast.Term) (*ast.Term, error) {
 	for _, b := range fn.Blocks {
 		c, err := m.block(f, b)
 		if err != nil {
-			return nil, err
+			return value{}, err
 		}
 		if c == leave {
 			v := f.get(returned)
@@ -463,8 +476,8 @@ func (m *machine) apply(fn *function, args []*ast.Term) (*ast.Term, error) {
 			return v, nil
 		}
 		if c > fail {
-			return nil, because(false, "leaves "+fn.Name+" in a way that cannot be followed")
+			return value{}, because(false, "leaves "+fn.Name+" in a way that cannot be followed")
 		}
 	}
-	return nil, because(false, fn.Name+" does not return")
+	return value{}, because(false, fn.Name+" does not return")
 }

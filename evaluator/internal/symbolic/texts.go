@@ -81,11 +81,14 @@ func (t *Texts) Opaque(v ast.Value) bool {
 	return ok && object.Len() == 1 && object.Get(t.key) != nil
 }
 
-// only reports whether h is the one hole in v.
-func (t *Texts) only(v ast.Value, h Hole) bool { return t.holes(v) == 1<<h }
+// holes is a set of them, a bit for each.
+type holes uint8
 
-// holes returns the holes in v, a bit for each.
-func (t *Texts) holes(v ast.Value) (found uint8) {
+// only reports whether h is the one hole in s.
+func (s holes) only(h Hole) bool { return s == 1<<h }
+
+// holes returns the holes in v.
+func (t *Texts) holes(v ast.Value) (found holes) {
 	switch v := v.(type) {
 	case ast.String:
 		for text := string(v); ; {

@@ -25,16 +25,26 @@ const (
 
 // equal reports whether a and b are equal, for every text alike; otherwise the
 // error is a dependence.
-func (m *machine) equal(a, b *ast.Term) (bool, error) {
-	if a == nil || b == nil {
+func (m *machine) equal(a, b value) (bool, error) {
+	if a.Term == nil || b.Term == nil {
 		return false, because(false, "compares what is not defined")
+	}
+	if a.holes|b.holes == 0 {
+		return a.Value.Compare(b.Value) == 0, nil
 	}
 	v, err := m.compare(a.Value, b.Value)
 	if err != nil || v != varies {
 		return v == always, err
 	}
-	holes := m.texts.holes(a.Value) | m.texts.holes(b.Value)
-	return false, because(holes == 1<<Tool, "compares a text")
+	return false, because((a.holes | b.holes).only(Tool), "compares a text")
+}
+
+// part returns a term that stands in whole.
+func (m *machine) part(whole value, t *ast.Term) value {
+	if t == nil || whole.holes == 0 {
+		return value{Term: t}
+	}
+	return value{t, m.texts.holes(t.Value)}
 }
 
 func (m *machine) compare(a, b ast.Value) (verdict, error) {
@@ -112,8 +122,8 @@ func (m *machine) compareObjects(a, b ast.Object) (verdict, error) {
 
 // once reports, as an error, that a local or member has one value and would
 // get another one: OPA fails then, or would for some texts.
-func (m *machine) once(old, v *ast.Term) error {
-	if old == nil {
+func (m *machine) once(old, v value) error {
+	if old.Term == nil {
 		return nil
 	}
 	same, err := m.equal(old, v)
@@ -123,56 +133,53 @@ func (m *machine) once(old, v *ast.Term) error {
 	return err
 }
 
-// dot returns source[key], or nil.
-func (m *machine) dot(source, key *ast.Term) (*ast.Term, error) {
-	if source == nil || key == nil {
-		return nil, nil
+// dot returns source[key]; it may be undefined.
+func (m *machine) dot(source, key value) (value, error) {
+	if source.Term == nil || key.Term == nil {
+		return value{}, nil
 	}
-	if m.texts.Opaque(source.Value) {
-		return nil, because(false, "looks into the arguments")
+	if source.holes != 0 && m.texts.Opaque(source.Value) {
+		return value{}, because(false, "looks into the arguments")
 	}
-	if m.texts.In(key.Value) {
-		return nil, m.lookup(source, key)
+	if key.holes != 0 {
+		return value{}, m.lookup(source, key)
 	}
 	switch s := source.Value.(type) {
 	case ast.Object:
-		return s.Get(key), nil
+		return m.part(source, s.Get(key.Term)), nil
 	case *ast.Array:
-		return s.Get(key), nil
+		return m.part(source, s.Get(key.Term)), nil
 	case ast.Set:
-		if holes := m.texts.holes(s); holes != 0 {
-			return nil, because(holes == 1<<Tool, "looks for a text in a set")
+		if source.holes != 0 {
+			return value{}, because(source.holes.only(Tool), "looks for a text in a set")
 		}
-		if s.Contains(key) {
+		if s.Contains(key.Term) {
 			return key, nil
 		}
 	}
-	return nil, nil
+	return value{}, nil
 }
 
 // lookup looks a key with a mark up in source. It finds nothing: the answer is
 // for tools of other names than source has.
-func (m *machine) lookup(source, key *ast.Term) error {
+func (m *machine) lookup(source, key value) error {
+	var keys []*ast.Term
 	switch s := source.Value.(type) {
 	case ast.Object:
-		return m.lookupAmong(s.Keys(), key)
+		keys = s.Keys()
 	case ast.Set:
-		return m.lookupAmong(s.Slice(), key)
-	}
-	return nil // nothing has a text as its index
-}
-
-func (m *machine) lookupAmong(keys []*ast.Term, key *ast.Term) error {
+		keys = s.Slice()
+	} // nothing else has a text as its index
 	for _, k := range keys {
-		if _, err := m.equal(key, k); err != nil {
+		if _, err := m.equal(key, m.part(source, k)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *machine) length(v *ast.Term) (int, error) {
-	if v != nil && !m.texts.Opaque(v.Value) {
+func (m *machine) length(v value) (int, error) {
+	if v.Term != nil && !m.texts.Opaque(v.Value) {
 		switch v := v.Value.(type) {
 		case *ast.Array:
 			return v.Len(), nil
@@ -185,99 +192,108 @@ func (m *machine) length(v *ast.Term) (int, error) {
 	return 0, because(false, "takes the length of a text or of the arguments")
 }
 
-// own returns the value of a local for a change in place.
-func own[T ast.Value](f *frame, l ir.Local, clone func(T) T) (T, error) {
+// own returns the value of a local for a change in place, by which it gets
+// more holes.
+func own[T ast.Value](f *frame, l ir.Local, more holes, clone func(T) T) (T, error) {
 	var none T
-	if int(l) >= len(f.locals) || f.locals[l] == nil {
+	if int(l) >= len(f.locals) || f.locals[l].Term == nil {
 		return none, because(false, "adds to what is not defined")
 	}
-	v, ok := f.locals[l].Value.(T)
+	at := &f.locals[l]
+	v, ok := at.Value.(T)
 	if !ok {
 		return none, because(false, "adds to what is of another type")
 	}
-	if !f.fresh[l] {
+	if !at.fresh {
 		v = clone(v)
-		f.create(l, v)
+		f.create(l, v, at.holes)
 	}
+	at.holes |= more
 	return v, nil
 }
 
 func (m *machine) arrayAppend(f *frame, s *ir.ArrayAppendStmt) error {
 	v := m.read(f, s.Value)
-	array, err := own(f, s.Array, func(a *ast.Array) *ast.Array { return a })
-	if err == nil && v != nil {
-		f.create(s.Array, array.Append(v))
+	array, err := own(f, s.Array, v.holes, func(a *ast.Array) *ast.Array { return a })
+	if err == nil && v.Term != nil {
+		f.create(s.Array, array.Append(v.Term), f.locals[s.Array].holes)
 	}
 	return err
 }
 
 func (m *machine) setAdd(f *frame, s *ir.SetAddStmt) error {
 	v := m.read(f, s.Value)
-	set, err := own(f, s.Set, func(s ast.Set) ast.Set { return ast.NewSet(s.Slice()...) })
+	if v.Term == nil {
+		return because(false, "adds what is not defined")
+	}
+	set, err := own(f, s.Set, v.holes, func(s ast.Set) ast.Set { return ast.NewSet(s.Slice()...) })
 	if err != nil {
 		return err
 	}
-	if set.Len() > 0 { // one member alone is neither the same as another nor before it
-		if holes := m.texts.holes(v.Value) | m.texts.holes(set); holes != 0 {
-			return because(holes == 1<<Tool, "puts a text into a set with others")
-		}
+	// One member alone is neither the same as another nor before it.
+	if h := f.locals[s.Set].holes; h != 0 && set.Len() > 0 {
+		return because(h.only(Tool), "puts a text into a set with others")
 	}
-	set.Add(v)
+	set.Add(v.Term)
 	return nil
 }
 
-func (m *machine) insert(f *frame, into ir.Local, key, v *ast.Term) error {
-	if m.texts.In(key.Value) {
-		return because(m.texts.only(key.Value, Tool), "makes a text the key of an object")
-	}
-	object, err := own(f, into, cloneObject)
+func (m *machine) insert(f *frame, into ir.Local, key, v value) error {
+	object, err := m.owned(f, into, key, v)
 	switch {
 	case err != nil:
 		return err
-	case object.Get(key) == nil:
-		object.Insert(key, v)
+	case object.Get(key.Term) == nil:
+		object.Insert(key.Term, v.Term)
 	default: // an object would not notice that what its hash rests on is replaced
-		clone := ast.NewObject()
-		object.Foreach(func(k, old *ast.Term) {
-			if k.Equal(key) {
-				old = v
-			}
-			clone.Insert(k, old)
-		})
-		f.create(into, clone)
+		f.create(into, replace(object, key.Term, v.Term), f.locals[into].holes)
 	}
 	return nil
 }
 
 func (m *machine) insertOnce(f *frame, s *ir.ObjectInsertOnceStmt) error {
 	key, v := m.read(f, s.Key), m.read(f, s.Value)
-	if m.texts.In(key.Value) {
-		return because(m.texts.only(key.Value, Tool), "makes a text the key of an object")
-	}
-	object, err := own(f, s.Object, cloneObject)
+	object, err := m.owned(f, s.Object, key, v)
 	if err != nil {
 		return err
 	}
-	if old := object.Get(key); old != nil {
-		return m.once(old, v)
+	if old := object.Get(key.Term); old != nil {
+		return m.once(m.part(f.locals[s.Object].value, old), v)
 	}
-	object.Insert(key, v)
+	object.Insert(key.Term, v.Term)
 	return nil
 }
 
-func cloneObject(o ast.Object) ast.Object {
-	clone := ast.NewObject()
-	o.Foreach(func(k, v *ast.Term) { clone.Insert(k, v) })
-	return clone
+// owned returns the object of a local, to insert a member into.
+func (m *machine) owned(f *frame, l ir.Local, key, v value) (ast.Object, error) {
+	if key.Term == nil || v.Term == nil {
+		return nil, because(false, "adds what is not defined")
+	}
+	if key.holes != 0 {
+		return nil, because(key.holes.only(Tool), "makes a text the key of an object")
+	}
+	return own(f, l, v.holes, func(o ast.Object) ast.Object { return replace(o, nil, nil) })
+}
+
+// replace returns a copy of an object with another value at key.
+func replace(o ast.Object, key, v *ast.Term) ast.Object {
+	out := ast.NewObject()
+	o.Foreach(func(k, old *ast.Term) {
+		if key != nil && k.Equal(key) {
+			old = v
+		}
+		out.Insert(k, old)
+	})
+	return out
 }
 
 // merge returns the union of two documents, a over b, as the planner needs it
 // where rules and data meet.
-func (m *machine) merge(a, b *ast.Term) (*ast.Term, error) {
+func (m *machine) merge(a, b value) (value, error) {
 	switch {
-	case a == nil:
+	case a.Term == nil:
 		return b, nil
-	case b == nil:
+	case b.Term == nil:
 		return a, nil
 	}
 	x, okX := a.Value.(ast.Object)
@@ -286,9 +302,9 @@ func (m *machine) merge(a, b *ast.Term) (*ast.Term, error) {
 		return a, nil
 	}
 	if m.texts.Opaque(x) || m.texts.Opaque(y) {
-		return nil, because(false, "looks into the arguments")
+		return value{}, because(false, "looks into the arguments")
 	}
-	out := cloneObject(x)
+	out := replace(x, nil, nil)
 	var err error
 	y.Until(func(k, v *ast.Term) bool {
 		old := x.Get(k)
@@ -296,18 +312,11 @@ func (m *machine) merge(a, b *ast.Term) (*ast.Term, error) {
 			out.Insert(k, v)
 			return false
 		}
-		var merged *ast.Term
-		if merged, err = m.merge(old, v); err == nil {
-			next := ast.NewObject()
-			out.Foreach(func(k2, v2 *ast.Term) {
-				if k2.Equal(k) {
-					v2 = merged
-				}
-				next.Insert(k2, v2)
-			})
-			out = next
+		var merged value
+		if merged, err = m.merge(m.part(a, old), m.part(b, v)); err == nil {
+			out = replace(out, k, merged.Term)
 		}
 		return err != nil
 	})
-	return ast.NewTerm(out), err
+	return value{ast.NewTerm(out), a.holes | b.holes}, err
 }

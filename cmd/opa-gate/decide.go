@@ -25,7 +25,11 @@ come. The input is one document, an array of them, one a line, or several after
 one another; it may be as long as it likes.
 
 A document that cannot be decided gets an error in place of an answer, and the
-rest goes on. The exit code is 2 then.`,
+rest goes on. The exit code is 2 then.
+
+The policies decide, and are compiled into tables as they are used: OPA decides
+the first call of a kind, and a table the ones that differ from it in their
+texts alone. The answers are those of --engine opa, which asks OPA every time.`,
 		Example: `  echo '{"tool": {"name": "web_fetch", "origin": "fetcher"}, "taint": "tainted"}' | opa-gate decide
   opa-gate decide --format json calls.ndjson
   opa-gate decide --engine both --exit-code calls.json
@@ -39,7 +43,8 @@ rest goes on. The exit code is 2 then.`,
 			return answerInput(cmd, args, format.value, exitCode, callWork(cmd.Context(), engine))
 		},
 	}
-	engines.add(cmd)
+	engines.add(cmd, "who decides: the policies, compiled as they are used or always by OPA, "+
+		"the native reference, or opa and native both, which must agree")
 	engines.addSystem(cmd)
 	format.add(cmd, "format", "how answers are written")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless there are answers and every one is allow")

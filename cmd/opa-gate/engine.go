@@ -13,6 +13,7 @@ import (
 
 // The engines, as flags name them.
 const (
+	engineAuto   = "auto"
 	engineOPA    = "opa"
 	engineNative = "native"
 	engineBoth   = "both"
@@ -27,17 +28,19 @@ type engineFlags struct {
 }
 
 func newEngineFlags(many bool) engineFlags {
-	return engineFlags{engine: choice{value: engineOPA, names: []string{engineOPA, engineNative, engineBoth}, many: many}}
+	return engineFlags{engine: choice{value: engineAuto, many: many,
+		names: []string{engineAuto, engineOPA, engineNative, engineBoth}}}
 }
 
-func (f *engineFlags) add(cmd *cobra.Command) {
-	usage := "who decides: the policies, the native reference, or both, which must agree"
-	if f.engine.many {
-		usage += "; or a list of engines, one after the other"
-	}
-	f.engine.add(cmd, "engine", usage)
+// add makes them flags of cmd. About says what each engine does there.
+func (f *engineFlags) add(cmd *cobra.Command, about string) {
+	f.engine.add(cmd, "engine", about)
 	f.given = cmd.Flags().Changed
-	cmd.Flags().StringVar(&f.policies, "policies", "", "use the policies in `DIR` in place of the built-in ones")
+	addPolicies(cmd, &f.policies)
+}
+
+func addPolicies(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "policies", "", "use the policies in `DIR` in place of the built-in ones")
 	_ = cmd.MarkFlagDirname("policies")
 }
 
@@ -47,34 +50,52 @@ func (f *engineFlags) addSystem(cmd *cobra.Command) {
 
 // open makes the engine of that name.
 func (f *engineFlags) open(ctx context.Context, name string) (evaluator.Engine, error) {
-	if f.given("policies") && f.policies == "" { // an unset variable must not mean the built-in ones
-		return nil, errors.New("--policies: expected a directory, got an empty name")
-	}
 	native := evaluator.Native{System: f.system}
 	if name == engineNative {
+		if f.given("policies") && f.policies == "" {
+			return nil, errNoDirectory
+		}
 		if f.policies != "" && f.engine.value == engineNative {
-			return nil, errors.New("--policies has no effect on the native engine; leave it out, or take --engine opa or both")
+			return nil, errors.New("--policies has no effect on the native engine; leave it out, or take --engine auto, opa or both")
 		}
 		return native, nil
 	}
-	if f.policies != "" {
-		info, err := os.Stat(f.policies)
+	e, err := loadPolicies(ctx, f.policies, f.given("policies"), f.system)
+	if err != nil {
+		return nil, err
+	}
+	switch name {
+	case engineOPA:
+		return e.Interpreter(), nil
+	case engineBoth: // the rules as they are written are what must agree
+		return evaluator.Both(native, e.Interpreter()), nil
+	default:
+		return e, nil
+	}
+}
+
+// errNoDirectory is the error of an unset variable behind --policies, which must
+// not mean the built-in ones.
+var errNoDirectory = errors.New("--policies: expected a directory, got an empty name")
+
+// loadPolicies compiles the policies that --policies names, or, if it was not
+// given, the built-in ones.
+func loadPolicies(ctx context.Context, dir string, given bool, system string) (*evaluator.Evaluator, error) {
+	if given && dir == "" {
+		return nil, errNoDirectory
+	}
+	if given {
+		info, err := os.Stat(dir)
 		if err != nil {
 			return nil, fmt.Errorf("--policies: %w", err)
 		}
 		if !info.IsDir() {
-			return nil, fmt.Errorf("--policies: %s is a file, expected a directory", f.policies)
+			return nil, fmt.Errorf("--policies: %s is a file, expected a directory", dir)
 		}
 	}
-	opa, err := evaluator.New(ctx, &evaluator.Options{Dir: f.policies, System: f.system})
-	if err != nil {
-		if f.policies != "" {
-			err = fmt.Errorf("--policies %s: %w", f.policies, err)
-		}
-		return nil, err
+	e, err := evaluator.New(ctx, &evaluator.Options{Dir: dir, System: system})
+	if err != nil && given {
+		err = fmt.Errorf("--policies %s: %w", dir, err)
 	}
-	if name == engineBoth {
-		return evaluator.Both(native, opa), nil
-	}
-	return opa, nil
+	return e, err
 }

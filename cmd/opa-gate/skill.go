@@ -31,7 +31,8 @@ which tier. The input takes the same forms as that of decide.`,
 			return answerInput(cmd, args, format.value, exitCode, skillWork(cmd.Context(), engine))
 		},
 	}
-	engines.add(cmd)
+	engines.add(cmd, "who decides: the policies (auto is opa here: skills are never compiled), "+
+		"the native reference, or both, which must agree")
 	format.add(cmd, "format", "how answers are written")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every skill is deployed")
 	return cmd

@@ -17,11 +17,13 @@ import (
 	"github.com/opa-gate/opa-gate/wire"
 )
 
-// The exit codes. The higher one wins.
+// The exit codes. The higher one wins where a command has several answers.
 const (
 	exitDone  = 0
 	exitCheck = 1 // a check failed
 	exitInput = 2 // the usage or the input is wrong
+
+	exitInterrupted = 130 // somebody pressed Ctrl-C; it is what shells make of that
 )
 
 // An exitError ends the program with a code. Everything was already said.
@@ -113,6 +115,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &unknown):
+		if cmd.HasSubCommands() { // the flag of a misspelt command is not what is wrong
+			if err := knownCommand(cmd, cmd.Flags().Args()); err != nil {
+				return err
+			}
+		}
 		if short := unknown.GetSpecifiedShortnames(); short != "" {
 			return fmt.Errorf("there is no flag -%s; %q lists the flags", unknown.GetSpecifiedName(), cmd.CommandPath()+" --help")
 		}
@@ -206,8 +213,8 @@ func newHelp() *cobra.Command {
 				return err
 			}
 			if len(rest) > 0 {
-				if found == root {
-					return knownCommand(root, rest)
+				if found.HasSubCommands() {
+					return knownCommand(found, rest)
 				}
 				return fmt.Errorf("%s has no part %q to explain", found.CommandPath(), rest[0])
 			}

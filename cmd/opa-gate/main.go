@@ -50,7 +50,7 @@ Exit codes: 0 done, 1 a check failed, 2 wrong usage or input.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDecide(), newClassify(), newSkill(), newConform(), newVersion())
+	root.AddCommand(newDecide(), newClassify(), newSkill(), newConform(), newPolicy(), newVersion())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" { // by itself it would show its help for a shell that it does not know

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opa-gate/opa-gate/evaluator"
+)
+
+func newPolicy() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "policy",
+		Short:   "Look at the policies themselves",
+		Example: "  opa-gate policy explain --engine --policies ./policies",
+		Args:    knownCommand,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newExplain())
+	return cmd
+}
+
+func newExplain() *cobra.Command {
+	format := newFormat()
+	var (
+		engine, all bool
+		dir         string
+	)
+	cmd := &cobra.Command{
+		Use:   "explain --engine",
+		Short: "Tell which calls the engine answers from a table, and which rules prevent it",
+		Long: `Explain --engine goes through every kind of call and tells how the engine auto
+answers it: from one table whatever the call's texts are, from a table for each
+tool because a rule looks into the tool's name, or by OPA each time because a
+rule does more with a text than to pass it on. It names each expression that is
+the reason, and how many kinds of call meet it first. One that needs a table for
+each tool and then meets what only OPA can decide counts for both expressions,
+and is decided by OPA.
+
+A rule is interpreted or per-tool if such an expression stands in it, compiled if
+none does, and unused if no decision on a call depends on it.
+
+A kind of call is everything in a call but its texts: the tool's name, a veto, a
+note, rewritten arguments. Calls whose grant names an unknown capability are
+outside of them; OPA decides those each time. Where a rule names tools one by
+one, each of these has a table of its own, which is not surveyed.
+
+No answer depends on any of this, only the time it takes. The survey itself can
+take minutes. The exit code is 0 whatever it finds.`,
+		Example: `  opa-gate policy explain --engine
+  opa-gate policy explain --engine --policies ./policies --all
+  opa-gate policy explain --engine --policies ./policies --format json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("policy explain reads no input and its --engine takes no value, got %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !engine {
+				return errors.New("policy explain needs to be told what to explain, expected --engine: which calls are answered from a table")
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			report, err := survey(ctx, cmd, dir)
+			if ctx.Err() != nil {
+				complain(cmd.ErrOrStderr(), "interrupted before every kind of call was looked at")
+				return exit(exitInterrupted)
+			}
+			if err != nil {
+				return err
+			}
+			return writeReport(cmd.OutOrStdout(), report, format.value == "json", all)
+		},
+	}
+	cmd.Flags().BoolVar(&engine, "engine", false, "explain how calls are answered (required: it is all there is to explain so far)")
+	cmd.Flags().BoolVar(&all, "all", false, "list every rule, not only those that are not simply compiled")
+	format.add(cmd, "format", "how the report is written; json has every rule")
+	addPolicies(cmd, &dir)
+	return cmd
+}
+
+// survey makes the report on the policies in dir, or on the built-in ones. Its
+// files are named such that they can be opened from where the program runs.
+func survey(ctx context.Context, cmd *cobra.Command, dir string) (*evaluator.Report, error) {
+	e, err := loadPolicies(ctx, dir, cmd.Flags().Changed("policies"), "")
+	if err != nil {
+		return nil, err
+	}
+	p := newProgress(cmd.ErrOrStderr())
+	report, err := e.Report(ctx, p.show)
+	p.end()
+	if err != nil {
+		return nil, err
+	}
+	locate(report, dir)
+	return report, nil
+}
+
+// locate puts the policies' directory before the files of a report. The
+// built-in policies have none.
+func locate(r *evaluator.Report, dir string) {
+	place := func(file *string) {
+		if dir != "" && *file != "" {
+			*file = filepath.Join(dir, filepath.FromSlash(*file))
+		}
+	}
+	for i := range r.Rules {
+		place(&r.Rules[i].File)
+	}
+	for i := range r.Blockers {
+		place(&r.Blockers[i].File)
+	}
+}
+
+func writeReport(w io.Writer, r *evaluator.Report, asJSON, all bool) error {
+	out := bufio.NewWriterSize(w, bufferSize)
+	if asJSON {
+		shown := *r
+		shown.Rules = append([]evaluator.Rule{}, r.Rules...) // none is an empty list
+		shown.Blockers = append([]evaluator.Blocker{}, r.Blockers...)
+		text, err := encode(shown)
+		if err != nil {
+			return err
+		}
+		_, _ = out.Write(text)
+		return out.Flush()
+	}
+	printReport(&printer{Writer: out, colour: wantsColour(w)}, r, all)
+	return out.Flush()
+}

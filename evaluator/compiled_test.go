@@ -359,6 +359,29 @@ func TestManyAskAtOnce(t *testing.T) {
 	}
 }
 
+// Evaluators are made side by side, each in use at once.
+func TestManyAreMadeAtOnce(t *testing.T) {
+	var makers sync.WaitGroup
+	for seed := range uint64(8) {
+		makers.Go(func() {
+			tree, _ := anEdit(t, seed+100)
+			e, err := New(context.Background(), &Options{FS: tree})
+			if err != nil {
+				return // not every edit compiles
+			}
+			for range 3 {
+				c := callAt(place{1, 2})
+				got, err := e.Decide(context.Background(), c)
+				want, wantErr := e.Interpreter().Decide(context.Background(), c)
+				if problem := same(got, err, want, wantErr); problem != "" {
+					t.Error(problem)
+				}
+			}
+		})
+	}
+	makers.Wait()
+}
+
 // A switch to other policies is complete: from the moment Replace returns, no
 // answer is of the old ones, although their tables are full of it.
 func TestSwitch(t *testing.T) {

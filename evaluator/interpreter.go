@@ -31,6 +31,8 @@ const (
 func newInterpreter(ctx context.Context, compiler *ast.Compiler, store storage.Store) *Interpreter {
 	lazy := func(query string) func() (rego.PreparedEvalQuery, error) {
 		return sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
+			compiling.Lock()
+			defer compiling.Unlock()
 			return rego.New(rego.Query(query), rego.Compiler(compiler), rego.Store(store),
 				rego.StrictBuiltinErrors(true)).PrepareForEval(context.WithoutCancel(ctx))
 		})

@@ -274,6 +274,10 @@ func sameFacts(brought, own any) bool {
 	}
 }
 
+// compiling is held while OPA compiles modules or a query: its type checker
+// writes to types that all compilers of a program share.
+var compiling sync.Mutex
+
 // compile compiles the modules strictly, with the schemas of the documents, so
 // that a misspelt path into the input is an error here rather than a rule that
 // never applies.
@@ -300,6 +304,8 @@ func (s *source) compile() (*ast.Compiler, error) {
 		WithEnablePrintStatements(false).
 		WithUseTypeCheckAnnotations(true).
 		WithSchemas(schemas)
+	compiling.Lock()
+	defer compiling.Unlock()
 	if c.Compile(s.modules); c.Failed() {
 		return nil, compileError(c.Errors)
 	}

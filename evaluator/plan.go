@@ -46,6 +46,8 @@ func plan(ctx context.Context, compiler *ast.Compiler, store storage.Store, text
 		}
 	}()
 	registerPlanner()
+	compiling.Lock()
+	defer compiling.Unlock()
 	var policy *ir.Policy
 	_, err = rego.New(rego.Query(symbolic.Result+" = "+callQuery), rego.Compiler(compiler), rego.Store(store), rego.Target(planTarget)).
 		PrepareForEval(context.WithValue(ctx, planKey{}, &policy))

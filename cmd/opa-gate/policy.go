@@ -18,7 +18,7 @@ import (
 func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "policy",
-		Short:   "Look at the policies themselves",
+		Short:   "Explain how the policies are evaluated",
 		Example: "  opa-gate policy explain --engine --policies ./policies",
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

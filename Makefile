@@ -3,12 +3,12 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint fuzz bench generate
+.PHONY: all build test race lint fuzz bench microbench generate
 
 all: lint test
 
 build:
-	$(GO) build -o bin/opa-gate ./cmd/opa-gate
+	CGO_ENABLED=0 $(GO) build -o bin/opa-gate ./cmd/opa-gate
 
 test:
 	$(GO) test ./...
@@ -20,6 +20,7 @@ lint:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	$(GO) vet ./...
 	$(STATICCHECK) ./...
+	cd bench && $(GO) vet ./... && $(STATICCHECK) ./...
 
 # Every fuzz target of the module, one after the other.
 fuzz:
@@ -29,8 +30,13 @@ fuzz:
 	  done; \
 	done; echo "$$count fuzz targets"; test $$count -gt 0
 
+# The gate beside stock OPA, cel-go and cedar-go, measured in one run.
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./capability ./evaluator ./cmd/opa-gate
+	cd bench && $(GO) test ./... && $(GO) run .
+
+# Go's own benchmarks of the parts.
+microbench:
+	$(GO) test -run '^$$' -bench . -benchmem ./capability ./wire ./evaluator ./cmd/opa-gate
 
 generate:
 	$(GO) generate ./...

@@ -10,6 +10,21 @@
 // An error means that the call could not be decided. It is never a "no", and
 // never an allow: treat it as a deny and tell somebody.
 //
+// # Compiled as it is used
+//
+// Besides its texts, a call is one of 373,248. An [Evaluator] keeps a table
+// of what the policies answer to each. OPA decides the first call of a kind;
+// then the policies' plan, as OPA makes it, is evaluated once more with marks
+// in place of the tool's name, the veto, the note and the arguments. If the marks
+// are only copied or formatted into the answer, no other text can change it,
+// and the table answers from then on. The entry is kept only if it says of the
+// call at hand what OPA said.
+//
+// A policy that compares the tool's name with others gives those tools tables of
+// their own, and one that takes the name apart gives each tool one. Whatever
+// else a policy does with a text, and whatever it asks of a clock or of chance,
+// is left to OPA, each time: see [Evaluator.Report]. In doubt it is OPA.
+//
 // # What the policies see
 //
 // The engine evaluates a canonical document: names of the base in the order of

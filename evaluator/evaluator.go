@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/policies"
 	"github.com/opa-gate/opa-gate/skill"
 )
 
@@ -41,9 +45,15 @@ type Evaluator struct {
 // New loads, compiles and prepares policies; nil options mean the embedded
 // ones. The taxonomy's facts are added as data.gate.facts. Its errors match
 // ErrPolicy and say file and line where they can.
+//
+// Of the embedded policies, those on skills are compiled when the first skill
+// is asked about.
 func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 	if opts == nil {
 		opts = &Options{}
+	}
+	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" {
+		return newEmbedded(ctx, opts.System)
 	}
 	src, err := load(opts)
 	if err != nil {
@@ -52,26 +62,82 @@ func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 	return prepare(ctx, src, Facts(), opts.System)
 }
 
+// prepare makes an evaluator of one set of policies.
 func prepare(ctx context.Context, src *source, facts map[string]any, system string) (*Evaluator, error) {
-	if err := src.prepareData(facts, system); err != nil {
+	built, err := src.build(facts, system, callQuery, skillQuery)
+	if err != nil {
+		return nil, err
+	}
+	return newEvaluator(built, built.prepared(ctx, callQuery), built.prepared(ctx, skillQuery))
+}
+
+// newEmbedded makes an evaluator of the embedded policies. They are a part of
+// the program that its tests have compiled as a whole, so a process that asks
+// about calls alone need not do it again.
+func newEmbedded(ctx context.Context, system string) (*Evaluator, error) {
+	build := func(tree fs.FS, query string) (*built, error) {
+		src, err := loadFS(tree)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		}
+		return src.build(Facts(), system, query)
+	}
+	calls, err := build(policies.Calls(), callQuery)
+	if err != nil {
+		return nil, err
+	}
+	return newEvaluator(calls, calls.prepared(ctx, callQuery), sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
+		all, err := build(policies.FS(), skillQuery)
+		if err != nil {
+			return rego.PreparedEvalQuery{}, err
+		}
+		return all.prepared(ctx, skillQuery)()
+	}))
+}
+
+// newEvaluator makes an evaluator that compiles the decision on calls from
+// what was built.
+func newEvaluator(b *built, call, skill func() (rego.PreparedEvalQuery, error)) (*Evaluator, error) {
+	if _, err := call(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	compiler, err := src.compile()
+	interpreter := &Interpreter{call, skill}
+	return &Evaluator{interpreter, newCompiled(interpreter, b.compiler, b.store)}, nil
+}
+
+// built is a set of policies as OPA takes it.
+type built struct {
+	compiler *ast.Compiler
+	store    storage.Store
+}
+
+// build compiles the policies, which must have the rules that answer queries.
+func (s *source) build(facts map[string]any, system string, queries ...string) (*built, error) {
+	if err := s.prepareData(facts, system); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+	}
+	stored := make(chan storage.Store, 1) // beside the compiler, which reads the modules only
+	go func() { stored <- inmem.NewFromObjectWithOpts(s.data, inmem.OptReturnASTValuesOnRead(true)) }()
+	compiler, err := s.compile()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	for _, query := range []string{callQuery, skillQuery} {
+	for _, query := range queries {
 		if len(compiler.GetRulesExact(ast.MustParseRef(query))) == 0 {
 			return nil, fmt.Errorf("%w: there is no rule %s", ErrPolicy, query)
 		}
 	}
-	store := inmem.NewFromObjectWithOpts(src.data,
-		inmem.OptRoundTripOnWrite(true), inmem.OptReturnASTValuesOnRead(true))
-	interpreter := newInterpreter(ctx, compiler, store)
-	if _, err := interpreter.call(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
-	}
-	return &Evaluator{interpreter, newCompiled(interpreter, compiler, store)}, nil
+	return &built{compiler, <-stored}, nil
+}
+
+// prepared prepares a query when it is first asked for.
+func (b *built) prepared(ctx context.Context, query string) func() (rego.PreparedEvalQuery, error) {
+	return sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
+		compiling.Lock()
+		defer compiling.Unlock()
+		return rego.New(rego.Query(query), rego.Compiler(b.compiler), rego.Store(b.store),
+			rego.StrictBuiltinErrors(true)).PrepareForEval(context.WithoutCancel(ctx))
+	})
 }
 
 // Interpreter returns OPA with the same policies, and nothing compiled.

@@ -3,11 +3,9 @@ package evaluator
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
-	"github.com/open-policy-agent/opa/v1/storage"
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/skill"
@@ -27,18 +25,6 @@ const (
 	callEntrypoint  = "gate/call/decision"
 	skillEntrypoint = "gate/skill/decision"
 )
-
-func newInterpreter(ctx context.Context, compiler *ast.Compiler, store storage.Store) *Interpreter {
-	lazy := func(query string) func() (rego.PreparedEvalQuery, error) {
-		return sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
-			compiling.Lock()
-			defer compiling.Unlock()
-			return rego.New(rego.Query(query), rego.Compiler(compiler), rego.Store(store),
-				rego.StrictBuiltinErrors(true)).PrepareForEval(context.WithoutCancel(ctx))
-		})
-	}
-	return &Interpreter{lazy(callQuery), lazy(skillQuery)}
-}
 
 // Decide implements [Engine]: the decision of gate/call/decision. It refuses a
 // call that is not valid; see [capability.Call.Validate].

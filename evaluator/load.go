@@ -27,7 +27,7 @@ type source struct {
 	data    map[string]any
 }
 
-// load reads the policies that opts name, exactly one of them.
+// load reads the policies that opts name.
 func load(opts *Options) (*source, error) {
 	given := 0
 	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != ""} {
@@ -53,10 +53,8 @@ func load(opts *Options) (*source, error) {
 			return nil, fmt.Errorf("%s: %w", opts.Dir, err)
 		}
 		return s, nil
-	case opts.FS != nil:
-		return loadFS(opts.FS)
 	default:
-		return loadFS(policies.FS())
+		return loadFS(opts.FS)
 	}
 }
 

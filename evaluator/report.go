@@ -14,7 +14,9 @@ import (
 )
 
 // A Report tells how much of the policies' decision on a call is compiled: how
-// many cells of its finite domain, which rules, and what prevents the rest.
+// many cells of its finite domain, which rules, and what prevents the rest. Of
+// the tables of single tools it knows those of the tools that the policies name;
+// for policies that take a name apart, it takes one that none knows.
 type Report struct {
 	Cells       int       `json:"cells"`         // of the domain: every call but for its texts
 	Compiled    int       `json:"compiled"`      // answered from one table, whatever the texts
@@ -54,7 +56,7 @@ type Blocker struct {
 	Expression string `json:"expression,omitempty"`
 	Why        string `json:"why"`
 	PerTool    bool   `json:"per_tool"` // a table of each tool answers
-	Cells      int    `json:"cells"`    // in which it is the first that is met
+	Cells      int    `json:"cells"`    // in which it is the first that is met, for any tool that was looked at
 }
 
 // Report goes through the whole finite domain. It calls progress, if that is
@@ -145,12 +147,25 @@ func (m *compiled) surveyPage(ctx context.Context, program *symbolic.Program, pa
 		answer, err := m.symbolic(ctx, program, c, m.texts.Text(symbolic.Tool))
 		s.count(m, answer, err, false)
 		var dependence *symbolic.Dependence
-		if errors.As(err, &dependence) && dependence.OnTool { // what a table of the tool's own would meet
-			answer, err = m.symbolic(ctx, program, c, c.Tool)
+		if errors.As(err, &dependence) && dependence.OnTool { // what the table of a tool would meet
+			answer, err := m.symbolic(ctx, program, c, c.Tool)
 			s.count(m, answer, err, true)
+		}
+		if err != nil {
+			continue
+		}
+		for _, tool := range answer.Except {
+			if _, err := m.symbolic(ctx, program, c, tool); errors.As(err, &dependence) {
+				s.block(dependence)
+			}
 		}
 	}
 	return s
+}
+
+func (s *survey) block(d *symbolic.Dependence) {
+	s.blockers[Blocker{File: d.File, Line: d.Row, Column: d.Col,
+		Expression: oneLine(d.Expression), Why: d.Why, PerTool: d.OnTool}]++
 }
 
 // count counts one cell: in the table for all, or in that of one tool.
@@ -168,8 +183,7 @@ func (s *survey) count(m *compiled, answer *symbolic.Answer, err error, ofTool b
 			s.excepted++
 		}
 	case errors.As(err, &dependence):
-		s.blockers[Blocker{File: dependence.File, Line: dependence.Row, Column: dependence.Col,
-			Expression: oneLine(dependence.Expression), Why: dependence.Why, PerTool: dependence.OnTool}]++
+		s.block(dependence)
 		if !dependence.OnTool {
 			s.interpreted++
 		}

@@ -13,8 +13,15 @@ import (
 //go:embed gate schemas
 var tree embed.FS
 
+//go:embed gate/call gate/escalation gate/facts gate/grant gate/profile gate/settings gate/taint
+//go:embed gate/wire/call.rego gate/wire/members.rego
+var calls embed.FS
+
 // FS returns the policies: folders gate and schemas.
 func FS() fs.FS { return tree }
+
+// Calls returns the part of the policies that decides calls. It stands alone.
+func Calls() fs.FS { return calls }
 
 // Schema returns the text of one schema, "call.json" or "skill.json".
 func Schema(name string) ([]byte, error) { return tree.ReadFile("schemas/" + name) }

@@ -65,7 +65,7 @@ func headline(r *evaluator.Report) string {
 		}
 	}
 	if r.Excepted > 0 {
-		fmt.Fprintf(&b, "; in %s%s a rule names tools, whose own tables are not surveyed", grouped(r.Excepted), share(r.Excepted, r.Cells))
+		fmt.Fprintf(&b, "; in %s%s a rule names tools, each of which has a table of its own", grouped(r.Excepted), share(r.Excepted, r.Cells))
 	}
 	b.WriteByte('.')
 	return b.String()

@@ -22,7 +22,7 @@ func TestHeadline(t *testing.T) {
 			Cells: cells, Compiled: cells - 3456, PerTool: 3456},
 		"All 373,248 kinds of call are answered from a table, 373,248 from a table for each tool.": {
 			Cells: cells, PerTool: cells},
-		"All 373,248 kinds of call are answered from a table; in 93,312 (25.0 %) a rule names tools, whose own tables are not surveyed.": {
+		"All 373,248 kinds of call are answered from a table; in 93,312 (25.0 %) a rule names tools, each of which has a table of its own.": {
 			Cells: cells, Compiled: cells, Excepted: 93312},
 		"3,456 of 373,248 kinds of call (0.9 %) are decided by OPA each time.": {
 			Cells: cells, Compiled: cells - 3456, Interpreted: 3456},

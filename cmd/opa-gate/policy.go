@@ -50,7 +50,8 @@ none does, and unused if no decision on a call depends on it.
 A kind of call is everything in a call but its texts: the tool's name, a veto, a
 note, rewritten arguments. Calls whose grant names an unknown capability are
 outside of them; OPA decides those each time. Where a rule names tools one by
-one, each of these has a table of its own, which is not surveyed.
+one, each of these has a table of its own, and is surveyed too; where it takes
+names apart, the survey looks at one name that no rule knows.
 
 No answer depends on any of this, only the time it takes. The survey itself can
 take minutes. The exit code is 0 whatever it finds.`,

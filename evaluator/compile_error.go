@@ -34,7 +34,9 @@ func compileError(err error) error {
 	return errors.New(strings.Join(texts, "; "))
 }
 
-func describeError(e *ast.Error) string {
+// Describe words one error of OPA's parser or compiler on one line, without
+// its place: what is wrong, and the right name where a path is misspelt.
+func Describe(e *ast.Error) string {
 	text := strings.Join(strings.Fields(e.Message), " ")
 	if r := []rune(text); len(r) > maxErrorText {
 		text = string(r[:maxErrorText]) + "…"
@@ -54,6 +56,11 @@ func describeError(e *ast.Error) string {
 			text += fmt.Sprintf("; did you mean %q?", nearest)
 		}
 	}
+	return text
+}
+
+func describeError(e *ast.Error) string {
+	text := Describe(e)
 	if e.Location == nil {
 		return text
 	}

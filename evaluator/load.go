@@ -16,6 +16,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
+	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/util"
 
 	"github.com/opa-gate/opa-gate/policies"
@@ -276,13 +277,22 @@ func sameFacts(brought, own any) bool {
 // writes to types that all compilers of a program share.
 var compiling sync.Mutex
 
-// compile compiles the modules strictly, with the schemas of the documents, so
-// that a misspelt path into the input is an error here rather than a rule that
-// never applies.
-func (s *source) compile() (*ast.Compiler, error) {
+// WhileCompiling runs f while nothing else in the program compiles Rego: OPA's
+// compilers share state, so a program that has OPA compile something by itself,
+// beside what evaluators do, does so within f. F must not make an evaluator.
+func WhileCompiling(f func()) {
+	compiling.Lock()
+	defer compiling.Unlock()
+	f()
+}
+
+// NewCompiler returns a compiler set up as the one that policies are loaded
+// with: strict, and with the schemas of the documents, so that a misspelt path
+// into the input is an error. Compile within [WhileCompiling].
+func NewCompiler() (*ast.Compiler, error) {
 	schemas := ast.NewSchemaSet()
 	either := map[string]any{}
-	for _, name := range []string{"call", "skill"} {
+	for _, name := range []string{"call", "skill", "invariant"} {
 		text, err := policies.Schema(name + ".json")
 		if err != nil {
 			return nil, err
@@ -292,16 +302,34 @@ func (s *source) compile() (*ast.Compiler, error) {
 			return nil, err
 		}
 		schemas.Put(ast.MustParseRef("schema."+name), schema)
-		maps.Copy(either, schema.(map[string]any)["properties"].(map[string]any))
+		if name != "invariant" {
+			maps.Copy(either, schema.(map[string]any)["properties"].(map[string]any))
+		}
 	}
-	// A rule that names no schema may read either document, and nothing else.
+	// A rule that names no schema may read a call or a skill, and nothing else.
 	schemas.Put(ast.SchemaRootRef, map[string]any{
 		"type": "object", "additionalProperties": false, "properties": either})
-	c := ast.NewCompiler().
+	return ast.NewCompiler().
 		WithStrict(true).
 		WithEnablePrintStatements(false).
 		WithUseTypeCheckAnnotations(true).
-		WithSchemas(schemas)
+		WithSchemas(schemas), nil
+}
+
+// Policies returns the compiled policies and their data, the facts among them,
+// for a look at what stands in them: neither may be changed. Of the embedded
+// policies it is the part that decides calls.
+func (e *Evaluator) Policies() (*ast.Compiler, storage.Store) {
+	return e.compiled.compiler, e.compiled.store
+}
+
+// compile compiles the modules strictly, so that a misspelt path into the input
+// is an error here rather than a rule that never applies.
+func (s *source) compile() (*ast.Compiler, error) {
+	c, err := NewCompiler()
+	if err != nil {
+		return nil, err
+	}
 	compiling.Lock()
 	defer compiling.Unlock()
 	if c.Compile(s.modules); c.Failed() {

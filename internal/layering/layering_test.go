@@ -20,6 +20,8 @@ var allowed = map[string][]string{
 	"fixtures":   {"capability", "skill", "policies", "wire"},
 	"evaluator":  {"capability", "skill", "policies", "wire"},
 
+	"analysis": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
+
 	"evaluator/internal/symbolic": {},
 }
 

@@ -1,0 +1,2 @@
+// Package analysis is the policy author's workbench.
+package analysis

@@ -108,7 +108,7 @@ func timedBatchOf(clock func() time.Duration, run func() error) func(int) (cost,
 	}
 }
 
-// median returns the middle one of an odd number of figures.
+// median returns the middle one of some figures, of two the upper.
 func median[T any](all []T, figure func(T) float64) float64 {
 	figures := make([]float64, len(all))
 	for i, one := range all {

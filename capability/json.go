@@ -62,8 +62,11 @@ func (o Outcome) AppendJSON(dst []byte) ([]byte, error) {
 // MarshalJSON writes the decision document as [Outcome.AppendJSON] does, with
 // the same errors.
 func (o Outcome) MarshalJSON() ([]byte, error) {
-	const members = 400 // with names in every list; more only for the markers
-	room := members + len(o.Reason) + len(o.Arguments) + len(o.Note)
+	const fixed = 400 // the members' names, and every grantable capability three times
+	room := fixed + len(o.Reason) + len(o.Arguments) + len(o.Note)
+	for _, warning := range o.Warnings {
+		room += len(warning) + len(`"",`)
+	}
 	text, err := o.AppendJSON(make([]byte, 0, room))
 	if err != nil {
 		return nil, err

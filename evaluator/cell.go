@@ -46,13 +46,16 @@ func newCell(texts *symbolic.Texts, answer *symbolic.Answer) (*cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cell{decided: true, answer: o, except: answer.Except}
+	c := &cell{decided: true, answer: o, except: answer.Except[symbolic.Tool]}
 	c.reason, c.note = templateOf(texts, o.Reason), templateOf(texts, o.Note)
 	for _, warning := range o.Warnings {
 		c.warnings = append(c.warnings, templateOf(texts, warning))
 	}
 	if !slices.ContainsFunc(c.warnings, func(t template) bool { return t != nil }) {
 		c.warnings = nil
+	}
+	if texts.Holds(symbolic.Arguments, o.Reason+o.Note+strings.Join(o.Warnings, "")) {
+		return nil, errArguments
 	}
 	switch marked := []byte(texts.Text(symbolic.Arguments)); {
 	case bytes.Equal(o.Arguments, marked):
@@ -63,9 +66,9 @@ func newCell(texts *symbolic.Texts, answer *symbolic.Answer) (*cell, error) {
 	return c, nil
 }
 
-// leaves reports whether the calls of a tool are answered by a table of the
-// tool's own, although c is at their place.
-func (c *cell) leaves(tool string) bool {
+// delegates reports whether a table of the tool's own answers the calls of a
+// tool, although c is at their place.
+func (c *cell) delegates(tool string) bool {
 	if len(c.except) == 0 {
 		return c.byTool
 	}
@@ -82,6 +85,7 @@ func (c *cell) key() string {
 	return string(text) + "\x00" + strings.Join(c.except, "\x00")
 }
 
+// templateOf takes a text apart.
 func templateOf(texts *symbolic.Texts, text string) template {
 	if pieces := texts.Pieces(text); slices.ContainsFunc(pieces, func(p symbolic.Piece) bool { return p.Hole != symbolic.Literal }) {
 		return pieces
@@ -89,7 +93,8 @@ func templateOf(texts *symbolic.Texts, text string) template {
 	return nil
 }
 
-// outcome is the answer to one of the cell's calls.
+// outcome is the answer to one of the cell's calls. Whoever gets it may change
+// it: it shares nothing with the cell.
 func (c *cell) outcome(call *capability.Call) capability.Outcome {
 	o := c.answer
 	if c.reason != nil {
@@ -100,8 +105,10 @@ func (c *cell) outcome(call *capability.Call) capability.Outcome {
 	}
 	if c.arguments {
 		o.Arguments = call.Policy.Transform.Arguments
+	} else {
+		o.Arguments = bytes.Clone(o.Arguments)
 	}
-	if len(o.Warnings) > 0 { // who gets an answer may change it
+	if len(o.Warnings) > 0 {
 		o.Warnings = slices.Clone(o.Warnings)
 		for i, t := range c.warnings {
 			if t != nil {
@@ -113,7 +120,7 @@ func (c *cell) outcome(call *capability.Call) capability.Outcome {
 }
 
 func (t template) fill(call *capability.Call) string {
-	switch len(t) { // a sentence with one hole, and a text that is copied
+	switch len(t) { // a text that is copied, and a sentence around one, without a Builder
 	case 1:
 		return hole(&t[0], call)
 	case 3:

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
-	"unsafe"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
 
@@ -15,11 +15,11 @@ import (
 	"github.com/opa-gate/opa-gate/evaluator/internal/symbolic"
 )
 
-// Compiled is what an evaluator has compiled of its policies' decision on a
-// call. A cell is filled after OPA has decided one of its calls: the plan of the
-// policies is evaluated with marks in place of the call's texts, and the cell is
-// kept if it says for that call what OPA said.
-type compiled struct {
+// A compilation is what an evaluator has compiled of its policies' decision on
+// a call. A cell is filled after OPA has decided one of its calls: the plan of
+// the policies is evaluated with marks in place of the call's texts, and the
+// cell is kept if it says of that call what OPA said.
+type compilation struct {
 	tables
 	interpreter *Interpreter
 	compiler    *ast.Compiler
@@ -27,19 +27,27 @@ type compiled struct {
 	texts       *symbolic.Texts
 
 	misses   atomic.Uint64 // calls that OPA decided
+	follows  atomic.Uint64 // times that the plan was followed
+	unlike   atomic.Uint64 // cells given up because the plan says another thing than OPA
 	planning sync.Mutex
-	program  atomic.Pointer[symbolic.Program]
-	off      atomic.Pointer[string] // why nothing is compiled
-	unlike   atomic.Uint64          // cells given up because the plan says another thing than OPA
+	planned  atomic.Pointer[planned] // nil: not yet
 }
 
-func newCompiled(interpreter *Interpreter, compiler *ast.Compiler, store storage.Store) *compiled {
-	return &compiled{interpreter: interpreter, compiler: compiler, store: store, texts: symbolic.NewTexts()}
+// planned is the policies' plan, or why there is none.
+type planned struct {
+	program *symbolic.Program
+	err     error
+}
+
+func newCompilation(interpreter *Interpreter, b *built) *compilation {
+	return &compilation{interpreter: interpreter, compiler: b.compiler, store: b.store, texts: symbolic.NewTexts()}
 }
 
 // answer returns the cell that answers c, or nil.
-func (m *compiled) answer(c *capability.Call) *cell {
-	if m.off.Load() != nil {
+func (m *compilation) answer(c *capability.Call) *cell {
+	// Arguments that another reader could read in another way (a member twice,
+	// broken UTF-8) are not handed on as they are.
+	if t := &c.Policy.Transform; t.Kind == capability.Rewrite && !jsontext.Value(t.Arguments).IsValid() {
 		return nil
 	}
 	return m.find(c)
@@ -47,91 +55,109 @@ func (m *compiled) answer(c *capability.Call) *cell {
 
 // learn fills the cell of a call that OPA has decided. The first call of all
 // teaches nothing: who asks once should not wait for a plan.
-func (m *compiled) learn(ctx context.Context, c *capability.Call, decided *capability.Outcome) {
-	if m.misses.Add(1) == 1 || m.off.Load() != nil {
+func (m *compilation) learn(ctx context.Context, c *capability.Call, decided *capability.Outcome) {
+	if m.misses.Add(1) == 1 {
 		return
 	}
 	at, ok := placeOf(c)
 	if !ok {
 		return
 	}
-	program := m.plan(ctx)
-	if program == nil {
+	p := m.planned.Load()
+	if p == nil && m.planning.TryLock() { // others need not wait for it
+		p = m.plan(ctx)
+		m.planning.Unlock()
+	}
+	if p == nil || p.err != nil {
 		return
 	}
 	all := m.all.get(at)
 	if all == nil {
-		var err error
-		if all, err = m.follow(ctx, program, c, m.texts.Text(symbolic.Tool)); err != nil {
+		if all = m.learnAll(ctx, p.program, at, c, decided); all == nil {
 			return
 		}
-		sample, want := c, decided
-		if all.leaves(c.Tool) && all.decided { // it is not this call's: ask about one that is
-			other := *c
-			other.Tool = rand.Text()
-			o, err := m.interpreter.decide(ctx, &other)
-			if err != nil {
-				return
-			}
-			sample, want = &other, &o
-		}
-		all = m.checked(all, sample, want)
-		m.put(all, at, "")
 	}
-	if all.leaves(c.Tool) {
-		own, err := m.follow(ctx, program, c, c.Tool)
-		if err == nil {
-			m.put(m.checked(own, c, decided), at, c.Tool)
+	if all.delegates(c.Tool) && m.wants(at, c.Tool) {
+		if own, err := m.follow(ctx, p.program, c, c.Tool, symbolic.Tool); err == nil {
+			m.put(m.checked(own.cell, c, decided), at, c.Tool)
 		}
 	}
 }
 
-// plan returns the plan; nil if there is none, or none yet because somebody
-// else is at it.
-func (m *compiled) plan(ctx context.Context) *symbolic.Program {
-	if p := m.program.Load(); p != nil {
-		return p
-	}
-	if !m.planning.TryLock() {
-		return nil
-	}
-	defer m.planning.Unlock()
-	if p := m.program.Load(); p != nil || m.off.Load() != nil {
-		return p
-	}
-	p, err := plan(context.WithoutCancel(ctx), m.compiler, m.store, m.texts)
+// learnAll fills a cell of the table for all tools and returns it; nil if it
+// could not be done.
+func (m *compilation) learnAll(ctx context.Context, program *symbolic.Program, at place, c *capability.Call, decided *capability.Outcome) *cell {
+	f, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool), symbolic.Tool)
 	if err != nil {
-		m.turnOff(err.Error())
 		return nil
 	}
-	m.program.Store(p)
+	sample, want := *c, *decided
+	if f.cell.decided && f.cell.delegates(c.Tool) { // it is not this call's: ask about one that is
+		sample.Tool = rand.Text()
+		if want, err = m.interpreter.decide(ctx, &sample); err != nil {
+			return nil
+		}
+	}
+	return m.put(m.checked(f.cell, &sample, &want), at, "")
+}
+
+// plan returns the plan; whoever calls it holds planning.
+func (m *compilation) plan(ctx context.Context) *planned {
+	p := m.planned.Load()
+	if p == nil {
+		p = &planned{}
+		p.program, p.err = planOf(context.WithoutCancel(ctx), m.compiler, m.store, m.texts)
+		m.planned.Store(p)
+	}
 	return p
 }
 
-func (m *compiled) turnOff(why string) { m.off.CompareAndSwap(nil, &why) }
-
-// follow returns the cell of calls like c of that tool, which may be the mark
-// for all. The error is one that another call may not meet.
-func (m *compiled) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string) (*cell, error) {
-	answer, err := m.symbolic(ctx, program, c, tool)
-	var dependence *symbolic.Dependence
-	switch {
-	case errors.As(err, &dependence) && dependence.OnTool:
-		return perTool, nil
-	case err != nil && ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil:
-		return interpreted, nil
-	}
-	cell, err := newCell(m.texts, answer)
-	if err != nil {
-		return interpreted, nil
-	}
-	return cell, nil
+// wholePlan returns the plan, and waits for it.
+func (m *compilation) wholePlan(ctx context.Context) (*symbolic.Program, error) {
+	m.planning.Lock()
+	defer m.planning.Unlock()
+	p := m.plan(ctx)
+	return p.program, p.err
 }
 
-// symbolic evaluates the plan with marks for the call's texts.
-func (m *compiled) symbolic(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string) (*symbolic.Answer, error) {
+// followed is what came of following the plan for calls like one.
+type followed struct {
+	cell    *cell
+	except  map[symbolic.Hole][]string // texts for which the cell does not hold
+	blocker *Blocker                   // why the cell is not decided; nil if it is
+}
+
+// follow follows the plan for calls like c of that tool, which may be the mark
+// for all. Texts in split may be compared with constants. The error is that of
+// ctx.
+func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string, split ...symbolic.Hole) (followed, error) {
+	if m.texts.In(ast.String(c.Tool)) { // who knows the marks must not be able to use them
+		return followed{cell: interpreted, blocker: &Blocker{Why: "the tool's name looks like a mark"}}, nil
+	}
+	m.follows.Add(1)
+	answer, err := m.evaluate(ctx, program, c, tool, split...)
+	if ctx.Err() != nil {
+		return followed{}, ctx.Err()
+	}
+	if err == nil {
+		var decided *cell
+		if decided, err = newCell(m.texts, answer); err == nil {
+			return followed{cell: decided, except: answer.Except}, nil
+		}
+	}
+	var d *symbolic.Dependence
+	if !errors.As(err, &d) {
+		return followed{cell: interpreted, blocker: &Blocker{Why: err.Error()}}, nil
+	}
+	b := &Blocker{File: d.File, Line: d.Row, Column: d.Col, Expression: oneLine(d.Expression), Why: d.Why, PerTool: d.OnTool}
+	if d.OnTool {
+		return followed{cell: perTool, blocker: b}, nil
+	}
+	return followed{cell: interpreted, blocker: b}, nil
+}
+
+// evaluate evaluates the plan with marks for the call's texts, and that tool.
+func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string, split ...symbolic.Hole) (*symbolic.Answer, error) {
 	marked := *c
 	marked.Tool = tool
 	if c.Policy.Vetoed {
@@ -147,13 +173,13 @@ func (m *compiled) symbolic(ctx context.Context, program *symbolic.Program, c *c
 	if err != nil {
 		return nil, err
 	}
-	return program.Eval(ctx, input)
+	return program.Eval(ctx, input, split...)
 }
 
 // checked returns a cell that answers a call as OPA did, and otherwise the one
 // that leaves its calls to OPA. The two differ where the order of a set's
 // members shows, which OPA does not always sort.
-func (m *compiled) checked(c *cell, call *capability.Call, decided *capability.Outcome) *cell {
+func (m *compilation) checked(c *cell, call *capability.Call, decided *capability.Outcome) *cell {
 	if !c.decided {
 		return c
 	}
@@ -162,56 +188,4 @@ func (m *compiled) checked(c *cell, call *capability.Call, decided *capability.O
 		return interpreted
 	}
 	return c
-}
-
-// Stats are counts of what an [Evaluator] has compiled so far.
-type Stats struct {
-	Compiled    int    `json:"compiled"`      // cells of calls that are answered without OPA
-	Interpreted int    `json:"interpreted"`   // cells of calls that OPA decides each time
-	Unlike      uint64 `json:"unlike"`        // of them: the policies' plan says another thing than OPA
-	Tools       int    `json:"tools"`         // tools with a table of their own
-	Evaluations uint64 `json:"evaluations"`   // calls that OPA has decided
-	Bytes       int    `json:"bytes"`         // memory of tables and answers
-	Full        bool   `json:"full"`          // the bounds are reached: what is not compiled yet never will be
-	Off         string `json:"off,omitempty"` // why nothing is compiled; "" if something may be
-}
-
-// Stats counts what was compiled so far. It goes through all tables.
-func (e *Evaluator) Stats() Stats {
-	m := e.compiled
-	s := Stats{Evaluations: m.misses.Load(), Unlike: m.unlike.Load()}
-	if off := m.off.Load(); off != nil {
-		s.Off = *off
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s.Full = m.full
-	s.Bytes = m.bytes + m.pages*int(unsafe.Sizeof(page{})) + int(unsafe.Sizeof(*m))
-	s.count(&m.all)
-	if tools := m.tools.Load(); tools != nil {
-		s.Tools = len(*tools)
-		s.Bytes += len(*tools) * (int(unsafe.Sizeof(table{})) + 2*maxToolName)
-		for _, t := range *tools {
-			s.count(t)
-		}
-	}
-	return s
-}
-
-func (s *Stats) count(t *table) {
-	for i := range t.pages {
-		p := t.pages[i].Load()
-		if p == nil {
-			continue
-		}
-		for j := range p {
-			switch c := p[j].Load(); {
-			case c == nil || c.byTool:
-			case c.decided:
-				s.Compiled++
-			default:
-				s.Interpreted++
-			}
-		}
-	}
 }

@@ -166,7 +166,7 @@ func TestWholeTable(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	e.compiled.all, e.compiled.answers = table{}, nil
+	e.compiled = newCompilation(e.interpreter, &built{})
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	held := int64(before.HeapAlloc) - int64(after.HeapAlloc)
@@ -181,7 +181,10 @@ func TestWholeTable(t *testing.T) {
 func fillTable(t *testing.T, e *Evaluator) {
 	t.Helper()
 	m, ctx := e.compiled, context.Background()
-	program := m.plan(ctx)
+	program, err := m.wholePlan(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -200,12 +203,12 @@ func fillTable(t *testing.T, e *Evaluator) {
 					if m.all.get(at) != nil {
 						continue
 					}
-					cell, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool))
-					if want := c.Decide(""); err != nil || !cell.decided || len(cell.except) > 0 || !cell.outcome(c).Equal(want) {
-						t.Errorf("%+v: native %+v, cell %+v, error %v", c, want, cell, err)
+					f, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool), symbolic.Tool)
+					if want := c.Decide(""); err != nil || f.blocker != nil || f.except != nil || !f.cell.outcome(c).Equal(want) {
+						t.Errorf("%+v: native %+v, cell %+v, error %v", c, want, f.cell, err)
 						return
 					}
-					m.put(cell, at, "")
+					m.put(f.cell, at, "")
 				}
 			}
 		})
@@ -262,13 +265,13 @@ blocked(name) if name == 7
 prefixed(name) := name if { startswith(name, "z") }
 `, okSkill)
 			ctx := context.Background()
-			program := e.compiled.plan(ctx)
-			if program == nil {
-				t.Fatal(*e.compiled.off.Load())
+			program, err := e.compiled.wholePlan(ctx)
+			if err != nil {
+				t.Fatal(err)
 			}
 			c := &capability.Call{Tool: "tool", Taint: capability.Clean, Policy: capability.CallPolicy{Vetoed: true,
 				Transform: capability.Transform{Kind: capability.Rewrite, Arguments: json.RawMessage("{}")}}}
-			answer, err := e.compiled.symbolic(ctx, program, c, e.compiled.texts.Text(symbolic.Tool))
+			answer, err := e.compiled.evaluate(ctx, program, c, e.compiled.texts.Text(symbolic.Tool), symbolic.Tool)
 			var d *symbolic.Dependence
 			got := compiled
 			switch {
@@ -281,7 +284,7 @@ prefixed(name) := name if { startswith(name, "z") }
 			case err != nil:
 				got = err.Error()
 			case len(answer.Except) > 0:
-				got = "except " + strings.Join(answer.Except, " ")
+				got = "except " + strings.Join(answer.Except[symbolic.Tool], " ")
 			}
 			if got != tt.want {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
@@ -332,6 +335,78 @@ ok := `+okDecision, okSkill)
 	}
 	if s := e.Stats(); !s.Full || s.Bytes > 16<<20 || s.Compiled == 0 || s.Compiled > 30 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// What was found out about a cell is not found out again, whatever it was, and
+// neither is what finds no room.
+func TestNothingIsCompiledTwice(t *testing.T) {
+	long := strings.Repeat("n", maxToolName+1)
+	for _, condition := range []string{
+		`startswith(input.tool.name, "a"); time.now_ns() > 0`,
+		`input.tool.name in {"a", "b"}; time.now_ns() > 0`,
+		`startswith(input.tool.name, "a")`,
+		`input.tool.name in {"a", "b"}`,
+		`time.now_ns() > 0`,
+		`concat(",", [x | some x in {"z", input.taint}]) != ""`,
+		`input.tool.name == "` + long + `"`,
+		`upper(input.tool.name) == "` + strings.ToUpper(long) + `"`,
+	} {
+		e := engineOf(t, "decision := object.union(ok, {\"reason\": \"held\"}) if { "+condition+" }\nelse := ok\n\nok := "+okDecision, okSkill)
+		ask := func() {
+			for _, tool := range []string{"a", "ab", "b", "c", long} {
+				c := &capability.Call{Tool: tool, Taint: capability.Clean}
+				want, wantErr := e.Interpreter().Decide(context.Background(), c)
+				got, err := e.Decide(context.Background(), c)
+				if problem := same(got, err, want, wantErr); problem != "" {
+					t.Errorf("%s: %s", condition, problem)
+				}
+			}
+		}
+		ask()
+		ask()
+		before := e.compiled.follows.Load()
+		for range 3 {
+			ask()
+		}
+		if after := e.compiled.follows.Load(); after != before || before == 0 {
+			t.Errorf("%s: the plan was followed %d times at first, and %d times later", condition, before, after-before)
+		}
+	}
+}
+
+// Arguments are the same bytes on first and on later use: those of the call,
+// unless there are two ways to read these.
+func TestArgumentsStayTheSame(t *testing.T) {
+	e, ctx := embedded(t), context.Background()
+	for given, want := range map[string]string{
+		`{"b": 1, "a":"\u0041", "n": 1e2}`:  `{"b": 1, "a":"\u0041", "n": 1e2}`,
+		`{"b":1,"a":"A","b":2}`:             `{"a":"A","b":2}`,
+		"{\"a\":\"\xff\"}":                  "{\"a\":\"\ufffd\"}",
+		`{"a":{"x":1,"x":2}}`:               `{"a":{"x":2}}`,
+		`{"n":9007199254740993,"z":-0.0e1}`: `{"n":9007199254740993,"z":-0.0e1}`,
+	} {
+		for use := range 4 {
+			c := &capability.Call{Tool: "t", Taint: capability.Clean, Grant: capability.DefaultGrant(), Policy: capability.CallPolicy{
+				Transform: capability.Transform{Kind: capability.Rewrite, Arguments: json.RawMessage(given)}}}
+			for name, engine := range map[string]Engine{"auto": e, "opa": e.Interpreter()} {
+				if o, err := engine.Decide(ctx, c); err != nil || string(o.Arguments) != want {
+					t.Errorf("use %d of %s on %s: %s, %v, want %s", use+1, given, name, o.Arguments, err, want)
+				}
+			}
+		}
+	}
+}
+
+// Whoever gets an answer may change it.
+func TestAnswersAreNotShared(t *testing.T) {
+	e := engineOf(t, `decision := object.union(ok, {"outcome": "modify", "arguments": {"a": "b"}, "warnings": ["w"]})`+"\nok := "+okDecision, okSkill)
+	for range 4 {
+		o, err := e.Decide(context.Background(), &anyCall)
+		if err != nil || string(o.Arguments) != `{"a":"b"}` || o.Warnings[0] != "w" {
+			t.Fatalf("%s %q, %v", o.Arguments, o.Warnings, err)
+		}
+		o.Arguments[2], o.Warnings[0] = 'X', "X"
 	}
 }
 

@@ -13,8 +13,8 @@
 // # Compiled as it is used
 //
 // Besides its texts, a call is one of 373,248. An [Evaluator] keeps a table
-// of what the policies answer to each. OPA decides the first call of a kind;
-// then the policies' plan, as OPA makes it, is evaluated once more with marks
+// of what the policies answer to each. OPA decides the first call of a kind (and
+// the first of all, from which nothing is learnt); then the policies' plan, as OPA makes it, is evaluated once more with marks
 // in place of the tool's name, the veto, the note and the arguments. If the marks
 // are only copied or formatted into the answer, no other text can change it,
 // and the table answers from then on. The entry is kept only if it says of the
@@ -23,7 +23,8 @@
 // A policy that compares the tool's name with others gives those tools tables of
 // their own, and one that takes the name apart gives each tool one. Whatever
 // else a policy does with a text, and whatever it asks of a clock or of chance,
-// is left to OPA, each time: see [Evaluator.Report]. In doubt it is OPA.
+// is left to OPA, each time: see [Evaluator.Report]. So are calls whose grant has
+// names that are no capability, and all skills. In doubt it is OPA.
 //
 // # What the policies see
 //

@@ -34,20 +34,20 @@ type Options struct {
 
 // An Evaluator is the embedded OPA with one set of policies, and what was
 // compiled of them so far. It implements [Engine], and answers what OPA answers,
-// error for error: see the package comment. It is safe for use by several
-// goroutines. Policies and data of an Evaluator never change; others are
-// another Evaluator, which starts with nothing compiled.
+// error for error but for those of a context that ends: see the package comment.
+// It is safe for use by several goroutines. Policies and data of an Evaluator
+// never change; others are another Evaluator, which starts with nothing compiled.
 type Evaluator struct {
 	interpreter *Interpreter
-	compiled    *compiled
+	compiled    *compilation
 }
 
 // New loads, compiles and prepares policies; nil options mean the embedded
 // ones. The taxonomy's facts are added as data.gate.facts. Its errors match
 // ErrPolicy and say file and line where they can.
 //
-// Of the embedded policies, those on skills are compiled when the first skill
-// is asked about.
+// The query on skills is prepared when the first one is asked about, and of the
+// embedded policies, those on skills are compiled then.
 func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 	if opts == nil {
 		opts = &Options{}
@@ -99,10 +99,10 @@ func newEmbedded(ctx context.Context, system string) (*Evaluator, error) {
 // what was built.
 func newEvaluator(b *built, call, skill func() (rego.PreparedEvalQuery, error)) (*Evaluator, error) {
 	if _, err := call(); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		return nil, err
 	}
 	interpreter := &Interpreter{call, skill}
-	return &Evaluator{interpreter, newCompiled(interpreter, b.compiler, b.store)}, nil
+	return &Evaluator{interpreter, newCompilation(interpreter, b)}, nil
 }
 
 // built is a set of policies as OPA takes it.
@@ -135,8 +135,12 @@ func (b *built) prepared(ctx context.Context, query string) func() (rego.Prepare
 	return sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
 		compiling.Lock()
 		defer compiling.Unlock()
-		return rego.New(rego.Query(query), rego.Compiler(b.compiler), rego.Store(b.store),
+		q, err := rego.New(rego.Query(query), rego.Compiler(b.compiler), rego.Store(b.store),
 			rego.StrictBuiltinErrors(true)).PrepareForEval(context.WithoutCancel(ctx))
+		if err != nil {
+			err = fmt.Errorf("%w: %w", ErrPolicy, err)
+		}
+		return q, err
 	})
 }
 

@@ -2,8 +2,10 @@ package evaluator
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
 
@@ -45,7 +47,19 @@ func (i *Interpreter) decide(ctx context.Context, c *capability.Call) (capabilit
 	if err != nil {
 		return capability.Outcome{}, fmt.Errorf("%s: %w", callEntrypoint, err)
 	}
-	return readOutcome(answer)
+	o, err := readOutcome(answer)
+	if err == nil && o.Kind == capability.Modify && exactly(o.Arguments, c.Policy.Transform.Arguments) {
+		o.Arguments = c.Policy.Transform.Arguments
+	}
+	return o, err
+}
+
+// exactly reports whether arguments that went through OPA are those of the
+// call, and there is but one way to read these: then the answer has them as they
+// were written.
+func exactly(answered, given json.RawMessage) bool {
+	a, b := capability.Outcome{Arguments: answered}, capability.Outcome{Arguments: given}
+	return jsontext.Value(given).IsValid() && a.Equal(b)
 }
 
 // Skill implements [Engine]: the decision of gate/skill/decision. It refuses a
@@ -66,7 +80,7 @@ func (i *Interpreter) Skill(ctx context.Context, r *skill.Request) (skill.Answer
 func evaluate(ctx context.Context, prepared func() (rego.PreparedEvalQuery, error), input ast.Value) (any, error) {
 	q, err := prepared()
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
+		return nil, err
 	}
 	results, err := q.Eval(ctx, rego.EvalParsedInput(input))
 	switch {

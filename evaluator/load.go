@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,7 @@ func loadFS(fsys fs.FS) (*source, error) {
 	var (
 		parts   []*part
 		parsing sync.WaitGroup
+		free    = make(chan struct{}, runtime.GOMAXPROCS(0)) // bounds how many texts are held
 	)
 	walkErr := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		base := path.Base(name)
@@ -103,13 +105,18 @@ func loadFS(fsys fs.FS) (*source, error) {
 		case !strings.HasSuffix(base, ".rego") && base != "data.json" && base != "data.yaml":
 			return nil
 		}
+		free <- struct{}{}
 		text, err := readPolicy(fsys, name)
 		if err != nil {
+			<-free
 			return err
 		}
 		p := &part{name: name}
 		parts = append(parts, p)
-		parsing.Go(func() { p.parse(text) })
+		parsing.Go(func() {
+			p.parse(text)
+			<-free
+		})
 		return nil
 	})
 	parsing.Wait()
@@ -126,7 +133,7 @@ func loadFS(fsys fs.FS) (*source, error) {
 			}
 		}
 	}
-	if walkErr != nil { // it stands behind every file that was read
+	if walkErr != nil { // the walk ended there: what is wrong with a file before it comes first
 		return nil, walkErr
 	}
 	if len(s.modules) == 0 {

@@ -38,8 +38,8 @@ func (planner) PrepareForEval(ctx context.Context, policy *ir.Policy, _ ...rego.
 	return nil, errPlanOnly
 }
 
-// plan returns the plan of the call's decision.
-func plan(ctx context.Context, compiler *ast.Compiler, store storage.Store, texts *symbolic.Texts) (program *symbolic.Program, err error) {
+// planOf returns the plan of the call's decision.
+func planOf(ctx context.Context, compiler *ast.Compiler, store storage.Store, texts *symbolic.Texts) (program *symbolic.Program, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // OPA's planner, at something it does not know
 			err = fmt.Errorf("OPA cannot plan the policies: %v", cause)

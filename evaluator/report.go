@@ -3,13 +3,11 @@ package evaluator
 import (
 	"cmp"
 	"context"
-	"errors"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
+	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator/internal/symbolic"
 )
 
@@ -21,8 +19,9 @@ type Report struct {
 	Cells       int       `json:"cells"`         // of the domain: every call but for its texts
 	Compiled    int       `json:"compiled"`      // answered from one table, whatever the texts
 	PerTool     int       `json:"per_tool"`      // answered from a table of each tool
-	Excepted    int       `json:"excepted"`      // of the compiled: some tools have a table of their own
 	Interpreted int       `json:"interpreted"`   // decided by OPA each time
+	Excepted    int       `json:"excepted"`      // of the compiled: tools that the policies name have tables of their own
+	NamedToOPA  int       `json:"named_to_opa"`  // of the excepted: OPA decides each time for such a tool
 	Rules       []Rule    `json:"rules"`         // in the order of the files
 	Blockers    []Blocker `json:"blockers"`      // most cells first
 	Off         string    `json:"off,omitempty"` // why nothing can be compiled; "" if something can
@@ -56,7 +55,7 @@ type Blocker struct {
 	Expression string `json:"expression,omitempty"`
 	Why        string `json:"why"`
 	PerTool    bool   `json:"per_tool"` // a table of each tool answers
-	Cells      int    `json:"cells"`    // in which it is the first that is met, for any tool that was looked at
+	Cells      int    `json:"cells"`    // in which it is the first that is met, for a tool that was looked at
 }
 
 // Report goes through the whole finite domain. It calls progress, if that is
@@ -64,133 +63,83 @@ type Blocker struct {
 // that of ctx.
 func (e *Evaluator) Report(ctx context.Context, progress func(done, total int)) (*Report, error) {
 	m := e.compiled
-	report := &Report{Cells: pageCount * pageCells}
-	if off := m.off.Load(); off != nil {
-		report.Off = *off
-	}
-	program, err := plan(ctx, m.compiler, m.store, m.texts)
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
+	report := &Report{Cells: Cells}
+	program, err := m.wholePlan(ctx)
 	if err != nil {
 		report.Off = err.Error()
-	}
-	if report.Off != "" {
 		report.Interpreted = report.Cells
 		report.Rules = m.rules(nil, nil)
 		return report, nil
 	}
-	total, err := m.survey(ctx, program, progress)
+	blockers := map[Blocker]int{}
+	var mu sync.Mutex // of both
+	err = overPages(ctx, progress, func(page int) error {
+		for i := range pageCells {
+			seen := map[Blocker]bool{}
+			count, err := m.countCell(ctx, program, callAt(place{page, i}), seen)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			report.Compiled += count.Compiled
+			report.PerTool += count.PerTool
+			report.Interpreted += count.Interpreted
+			report.Excepted += count.Excepted
+			report.NamedToOPA += count.NamedToOPA
+			for b := range seen {
+				blockers[b]++
+			}
+			mu.Unlock()
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	report.Compiled, report.PerTool = total.compiled, total.perTool
-	report.Excepted, report.Interpreted = total.excepted, total.interpreted
-	for b, cells := range total.blockers {
-		b.Cells = cells
-		report.Blockers = append(report.Blockers, b)
-	}
-	slices.SortFunc(report.Blockers, func(a, b Blocker) int {
-		return cmp.Or(cmp.Compare(b.Cells, a.Cells), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Why, b.Why))
-	})
+	report.Blockers = sortBlockers(blockers)
 	report.Rules = m.rules(program, report.Blockers)
 	return report, nil
 }
 
-// A survey counts what the cells of some pages are.
-type survey struct {
-	compiled, perTool, excepted, interpreted int
-	blockers                                 map[Blocker]int
-}
-
-func (m *compiled) survey(ctx context.Context, program *symbolic.Program, progress func(done, total int)) (*survey, error) {
-	total := &survey{blockers: map[Blocker]int{}}
-	var mu sync.Mutex // of total and progress
-	var nextPage atomic.Int64
-	done := 0
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				page := int(nextPage.Add(1)) - 1
-				if page >= pageCount {
-					return
-				}
-				part := m.surveyPage(ctx, program, page)
-				mu.Lock()
-				total.add(part)
-				if done++; progress != nil {
-					progress(done*pageCells, pageCount*pageCells)
-				}
-				mu.Unlock()
-			}
-		})
+// countCell counts the cell of one call and notes what stands in its way.
+func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, c *capability.Call, seen map[Blocker]bool) (count Report, err error) {
+	f, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool), symbolic.Tool)
+	if err != nil {
+		return count, err
 	}
-	workers.Wait()
-	return total, ctx.Err()
-}
-
-func (s *survey) add(part *survey) {
-	s.compiled += part.compiled
-	s.perTool += part.perTool
-	s.excepted += part.excepted
-	s.interpreted += part.interpreted
-	for b, n := range part.blockers {
-		s.blockers[b] += n
+	if f.blocker != nil {
+		seen[*f.blocker] = true
 	}
-}
-
-func (m *compiled) surveyPage(ctx context.Context, program *symbolic.Program, page int) *survey {
-	s := &survey{blockers: map[Blocker]int{}}
-	for i := range pageCells {
-		c := callAt(place{page, i})
-		answer, err := m.symbolic(ctx, program, c, m.texts.Text(symbolic.Tool))
-		s.count(m, answer, err, false)
-		var dependence *symbolic.Dependence
-		if errors.As(err, &dependence) && dependence.OnTool { // what the table of a tool would meet
-			answer, err := m.symbolic(ctx, program, c, c.Tool)
-			s.count(m, answer, err, true)
-		}
-		if err != nil {
-			continue
-		}
-		for _, tool := range answer.Except {
-			if _, err := m.symbolic(ctx, program, c, tool); errors.As(err, &dependence) {
-				s.block(dependence)
-			}
-		}
-	}
-	return s
-}
-
-func (s *survey) block(d *symbolic.Dependence) {
-	s.blockers[Blocker{File: d.File, Line: d.Row, Column: d.Col,
-		Expression: oneLine(d.Expression), Why: d.Why, PerTool: d.OnTool}]++
-}
-
-// count counts one cell: in the table for all, or in that of one tool.
-func (s *survey) count(m *compiled, answer *symbolic.Answer, err error, ofTool bool) {
-	if err == nil {
-		_, err = newCell(m.texts, answer)
-	}
-	var dependence *symbolic.Dependence
 	switch {
-	case err == nil && ofTool:
-		s.perTool++
-	case err == nil:
-		s.compiled++
-		if len(answer.Except) > 0 {
-			s.excepted++
+	case f.cell.byTool: // what the table of some tool would meet
+		own, err := m.follow(ctx, program, c, c.Tool, symbolic.Tool)
+		if err != nil {
+			return count, err
 		}
-	case errors.As(err, &dependence):
-		s.block(dependence)
-		if !dependence.OnTool {
-			s.interpreted++
+		if own.blocker != nil {
+			seen[*own.blocker] = true
+			count.Interpreted++
+		} else {
+			count.PerTool++
 		}
-	default:
-		s.blockers[Blocker{Why: err.Error()}]++
-		s.interpreted++
+		return count, nil
+	case !f.cell.decided:
+		count.Interpreted++
+		return count, nil
 	}
+	count.Compiled++
+	for _, tool := range f.cell.except {
+		count.Excepted = 1
+		own, err := m.follow(ctx, program, c, tool, symbolic.Tool)
+		if err != nil {
+			return count, err
+		}
+		if own.blocker != nil {
+			seen[*own.blocker] = true
+			count.NamedToOPA = 1
+		}
+	}
+	return count, nil
 }
 
 // oneLine returns the text of an expression on one line.
@@ -198,7 +147,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 
 // rules lists the rules of the policies with what they are in program; none
 // means that nothing is compiled.
-func (m *compiled) rules(program *symbolic.Program, blockers []Blocker) []Rule {
+func (m *compilation) rules(program *symbolic.Program, blockers []Blocker) []Rule {
 	var rules []Rule
 	for file, module := range m.compiler.Modules {
 		for _, rule := range module.Rules {

@@ -2,7 +2,6 @@ package evaluator
 
 import (
 	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -13,11 +12,14 @@ import (
 // The extent of a table. Origin and annotations choose a page; base, taint and
 // verdict choose a cell on it.
 const (
-	origins   = 9
-	hints     = 3 // unset, no, yes
-	bases     = 1 << 5
-	pageCount = origins * hints * hints * hints
-	pageCells = bases * 2 * 2 * 2 * 2 * 3
+	origins    = 9
+	hints      = 3                       // unset, no, yes
+	bases      = int(capability.All) + 1 // the grantable capabilities have the lowest bits
+	taints     = 2
+	flags      = 2 // of the verdict: vetoed, a person required, sandbox escalation
+	transforms = 3
+	pageCount  = origins * hints * hints * hints
+	pageCells  = bases * taints * flags * flags * flags * transforms
 )
 
 // Bounds on what one evaluator compiles. They keep it below 16 MiB.
@@ -38,28 +40,15 @@ type page [pageCells]atomic.Pointer[cell]
 // A place is where the cell of a call is, in any table.
 type place struct{ page, cell int }
 
-// baseRank numbers the sets that a grant can name, by their mask.
-var baseRank = func() []uint16 {
-	rank := make([]uint16, int(capability.All)+1)
-	next := uint16(0)
-	for mask := range rank {
-		if capability.Set(mask).SubsetOf(capability.All) {
-			rank[mask] = next
-			next++
-		}
-	}
-	return rank
-}()
-
 // placeOf returns the place of a valid call. Names that grant nothing are
 // texts of a number that has no bound: calls with any have no place.
 func placeOf(c *capability.Call) (at place, ok bool) {
 	p, v := &c.Profile, &c.Policy
 	at.page = ((int(p.Origin)*hints+int(p.ReadOnly))*hints+int(p.Destructive))*hints + int(p.OpenWorld)
-	at.cell = int(baseRank[c.Grant.Base&capability.All])*2 + int(c.Taint-capability.Clean)
-	at.cell = ((at.cell*2+bit(v.Vetoed))*2+bit(v.RequiresHuman))*2 + bit(v.SandboxEscalation)
-	at.cell = at.cell*3 + int(v.Transform.Kind)
-	return at, len(c.Grant.Unknown) == 0 && at.page < pageCount && at.cell < pageCells
+	at.cell = int(c.Grant.Base&capability.All)*taints + int(c.Taint-capability.Clean)
+	at.cell = ((at.cell*flags+bit(v.Vetoed))*flags+bit(v.RequiresHuman))*flags + bit(v.SandboxEscalation)
+	at.cell = at.cell*transforms + int(v.Transform.Kind)
+	return at, len(c.Grant.Unknown) == 0
 }
 
 func bit(b bool) int {
@@ -83,15 +72,15 @@ func callAt(at place) *capability.Call {
 	c.Profile.Destructive = capability.Hint(next(&page, hints))
 	c.Profile.ReadOnly = capability.Hint(next(&page, hints))
 	c.Profile.Origin = capability.Origin(page)
-	c.Policy.Transform.Kind = capability.TransformKind(next(&cell, 3))
+	c.Policy.Transform.Kind = capability.TransformKind(next(&cell, transforms))
 	if c.Policy.Transform.Kind == capability.Rewrite {
 		c.Policy.Transform.Arguments = []byte("{}")
 	}
-	c.Policy.SandboxEscalation = next(&cell, 2) == 1
-	c.Policy.RequiresHuman = next(&cell, 2) == 1
-	c.Policy.Vetoed = next(&cell, 2) == 1
-	c.Taint = capability.Clean + capability.Taint(next(&cell, 2))
-	c.Grant.Base = capability.Set(slices.Index(baseRank, uint16(cell)))
+	c.Policy.SandboxEscalation = next(&cell, flags) == 1
+	c.Policy.RequiresHuman = next(&cell, flags) == 1
+	c.Policy.Vetoed = next(&cell, flags) == 1
+	c.Taint = capability.Clean + capability.Taint(next(&cell, taints))
+	c.Grant.Base = capability.Set(cell)
 	return c
 }
 
@@ -103,7 +92,7 @@ func (t *table) get(at place) *cell {
 	return nil
 }
 
-// Tables are those of one evaluator: one for all tools, and one for each tool
+// The tables of one evaluator: one for all tools, and one for each tool
 // whose name the policies look at.
 type tables struct {
 	all   table
@@ -132,7 +121,7 @@ func (s *tables) find(c *capability.Call) *cell {
 		return nil
 	}
 	found := s.all.get(at)
-	if found != nil && found.leaves(c.Tool) {
+	if found != nil && found.delegates(c.Tool) {
 		t := s.tool(c.Tool)
 		if t == nil {
 			return nil
@@ -145,36 +134,59 @@ func (s *tables) find(c *capability.Call) *cell {
 	return found
 }
 
-// put publishes a cell: in the table of that tool, or with "" in the one for
-// all. Without room for it nothing happens, and OPA goes on deciding.
-func (s *tables) put(c *cell, at place, tool string) {
+// wants reports whether the table of a tool lacks the cell at a place and has
+// room for it.
+func (s *tables) wants(at place, tool string) bool {
+	if len(tool) > maxToolName {
+		return false
+	}
+	t := s.tool(tool)
+	if t != nil && t.pages[at.page].Load() != nil {
+		return t.get(at) == nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c = s.share(c); c == nil {
+	if s.toolPages >= maxToolPages {
 		s.full = true
-		return
+		return false
 	}
+	return true
+}
+
+// put publishes a cell, in the table of that tool, or with "" in the one for
+// all, and returns what stands there now: without room for its answer it is
+// the cell that leaves calls to OPA.
+func (s *tables) put(c *cell, at place, tool string) *cell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c = s.share(c)
 	t := &s.all
 	if tool != "" {
 		if t = s.tool(tool); t == nil {
+			if s.toolPages >= maxToolPages {
+				return nil
+			}
 			t = s.addTool(tool)
 		}
 	}
-	var p *page
-	if t != nil {
-		if p = t.pages[at.page].Load(); p == nil {
-			p = s.addPage(t)
-		}
-	}
+	p := t.pages[at.page].Load()
 	if p == nil {
-		s.full = true
-		return
+		if tool != "" {
+			if s.toolPages >= maxToolPages {
+				return nil
+			}
+			s.toolPages++
+		}
+		s.pages++
+		p = new(page)
 	}
 	p[at.cell].Store(c)
 	t.pages[at.page].Store(p)
+	return c
 }
 
-// share returns the one cell with the answer of c; nil is no room for another.
+// share returns the one cell with the answer of c, or, without room for another
+// answer, the cell that leaves its calls to OPA.
 func (s *tables) share(c *cell) *cell {
 	if !c.decided {
 		return c
@@ -185,7 +197,8 @@ func (s *tables) share(c *cell) *cell {
 	}
 	size := 4*len(key) + int(unsafe.Sizeof(*c))
 	if s.bytes+size > maxCellBytes {
-		return nil
+		s.full = true
+		return interpreted
 	}
 	if s.answers == nil {
 		s.answers = map[string]*cell{}
@@ -195,11 +208,8 @@ func (s *tables) share(c *cell) *cell {
 	return c
 }
 
-// addTool returns a new table for a tool; nil is no room for one.
+// addTool adds a table for a tool.
 func (s *tables) addTool(name string) *table {
-	if len(name) > maxToolName || s.toolPages >= maxToolPages {
-		return nil
-	}
 	tools := map[string]*table{}
 	if old := s.tools.Load(); old != nil {
 		maps.Copy(tools, *old)
@@ -208,17 +218,4 @@ func (s *tables) addTool(name string) *table {
 	tools[name] = t
 	s.tools.Store(&tools)
 	return t
-}
-
-// addPage returns a new page for t; nil is no room for one. The table for all
-// tools finds room always.
-func (s *tables) addPage(t *table) *page {
-	if t != &s.all {
-		if s.toolPages >= maxToolPages {
-			return nil
-		}
-		s.toolPages++
-	}
-	s.pages++
-	return new(page)
 }

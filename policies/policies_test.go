@@ -2,6 +2,7 @@ package policies_test
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"os"
 	"path"
@@ -349,5 +350,41 @@ func TestOrigins(t *testing.T) {
 func TestSchemaOfUnknownName(t *testing.T) {
 	if _, err := policies.Schema("tool.json"); err == nil {
 		t.Error("there is a schema tool.json")
+	}
+}
+
+// The part that decides calls is the same, file by file, as in the whole, and
+// lacks only what decides skills.
+func TestCallsStandAlone(t *testing.T) {
+	var names []string
+	err := fs.WalkDir(policies.FS(), ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		want, err := fs.ReadFile(policies.FS(), name)
+		if err != nil {
+			return err
+		}
+		got, err := fs.ReadFile(policies.Calls(), name)
+		ofSkills := strings.HasPrefix(name, "schemas/") || name == "gate/wire/skill.rego"
+		for _, pkg := range []string{"gate/enforcement/", "gate/skill/", "gate/trust/"} {
+			ofSkills = ofSkills || strings.HasPrefix(name, pkg)
+		}
+		switch {
+		case strings.HasSuffix(name, "_test.rego"): // the evaluator reads none
+		case ofSkills != (err != nil):
+			t.Errorf("%s: it is of skills: %v; reading it among what decides calls: %v", name, ofSkills, err)
+		case !ofSkills && string(got) != string(want):
+			t.Errorf("%s differs", name)
+		}
+		names = append(names, name)
+		return nil
+	})
+	if err != nil || len(names) == 0 {
+		t.Fatal(len(names), err)
+	}
+	if _, err := evaluator.New(t.Context(), &evaluator.Options{FS: policies.Calls()}); !errors.Is(err, evaluator.ErrPolicy) ||
+		!strings.Contains(err.Error(), "data.gate.skill.decision") {
+		t.Errorf("without the rules on skills: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // expressions that are the reason, then the rules.
 func printReport(p *printer, r *evaluator.Report, all bool) {
 	c := yellow
-	if r.Interpreted == 0 {
+	if r.Interpreted == 0 && r.NamedToOPA == 0 {
 		c = green
 	}
 	p.paint(c, headline(r), 0)
@@ -22,22 +22,24 @@ func printReport(p *printer, r *evaluator.Report, all bool) {
 	if r.Off != "" {
 		p.note("nothing can be compiled: " + r.Off)
 	}
-	for _, group := range []struct {
-		title   string
-		perTool bool
-	}{{"interpreted (decided by OPA each time) because of", false}, {"per-tool (from a table for each tool) because of", true}} {
-		title := group.title
-		for i := range r.Blockers {
-			if b := &r.Blockers[i]; b.PerTool == group.perTool {
-				if title != "" {
-					p.title(title)
-					title = ""
-				}
-				_, _ = p.WriteString(wire.Printable(blocker(b)) + "\n")
-			}
-		}
-	}
+	printBlockers(p, "interpreted (decided by OPA each time) because of", r.Blockers, false)
+	printBlockers(p, "per-tool (from a table for each tool) because of", r.Blockers, true)
 	printRules(p, r, all)
+}
+
+func printBlockers(p *printer, title string, blockers []evaluator.Blocker, perTool bool) {
+	titled := false
+	for i := range blockers {
+		b := &blockers[i]
+		if b.PerTool != perTool {
+			continue
+		}
+		if !titled {
+			p.title(title)
+			titled = true
+		}
+		_, _ = p.WriteString(wire.Printable(blocker(b)) + "\n")
+	}
 }
 
 // title writes the heading of a group.
@@ -66,6 +68,9 @@ func headline(r *evaluator.Report) string {
 	}
 	if r.Excepted > 0 {
 		fmt.Fprintf(&b, "; in %s%s a rule names tools, each of which has a table of its own", grouped(r.Excepted), share(r.Excepted, r.Cells))
+		if r.NamedToOPA > 0 {
+			fmt.Fprintf(&b, ", and in %s%s of these OPA decides for one of them each time", grouped(r.NamedToOPA), share(r.NamedToOPA, r.Cells))
+		}
 	}
 	b.WriteByte('.')
 	return b.String()

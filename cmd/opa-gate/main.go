@@ -2,7 +2,8 @@
 // the tools of an MCP server would be allowed to do.
 //
 // Run opa-gate help for the commands. It exits with 0 when the work was done,
-// with 1 when a check failed and with 2 when the usage or the input is wrong.
+// with 1 when a check failed, with 2 when the usage or the input is wrong, and
+// with 130 when it was interrupted.
 package main
 
 import (
@@ -22,8 +23,11 @@ func main() {
 // four times while policies are compiled, which takes a fifth of the time of
 // one decision, and frees what the process then ends without. The pace is the
 // usual one again for whatever goes on for longer, so that its memory stays
-// small.
+// small. Whoever has set a pace keeps it.
 func hastenStart() {
+	if os.Getenv("GOGC") != "" {
+		return
+	}
 	const (
 		percent = 400
 		start   = time.Second
@@ -39,7 +43,7 @@ func newRoot() *cobra.Command {
 		Long: `opa-gate gives one answer for every tool call of an AI agent: allow it, modify
 it, add a note for the model, escalate it to a person, or deny it.
 
-Exit codes: 0 done, 1 a check failed, 2 wrong usage or input.`,
+Exit codes: 0 done, 1 a check failed, 2 wrong usage or input, 130 interrupted.`,
 		Example: `  opa-gate classify --origin registered-connector tools.json
   echo '{"tool": {"name": "web_fetch", "origin": "fetcher"}, "taint": "tainted"}' | opa-gate decide
   opa-gate conform --engine native,opa`,

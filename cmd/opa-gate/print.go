@@ -80,8 +80,13 @@ func compact(raw json.RawMessage) string {
 // wantsColour tells whether what is written to w is seen on a terminal by
 // somebody who has not asked for plain text.
 func wantsColour(w io.Writer) bool {
+	return os.Getenv("NO_COLOR") == "" && isTerminal(w)
+}
+
+// isTerminal tells whether w is a terminal that can move about.
+func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
-	return ok && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isatty.IsTerminal(f.Fd())
+	return ok && os.Getenv("TERM") != "dumb" && isatty.IsTerminal(f.Fd())
 }
 
 // counted writes a number with its noun.

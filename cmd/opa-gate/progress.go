@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/mattn/go-isatty"
 )
 
 const (
@@ -27,8 +24,7 @@ type progress struct {
 
 // newProgress begins to tell it on w.
 func newProgress(w io.Writer) *progress {
-	f, ok := w.(*os.File)
-	p := &progress{w: w, bar: ok && os.Getenv("TERM") != "dumb" && isatty.IsTerminal(f.Fd()), percent: -1, now: time.Now}
+	p := &progress{w: w, bar: isTerminal(w), percent: -1, now: time.Now}
 	p.begin()
 	return p
 }

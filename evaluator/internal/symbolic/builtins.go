@@ -9,9 +9,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/topdown"
 )
 
-// builtin calls a built-in function. Without marks in its
-// arguments it is OPA's own function that runs, if it is one that gives the
-// same result whenever it is asked. With marks, it must be one of copying.
+// builtin calls a built-in function, if it is one that gives the same result
+// whenever it is asked. Without marks in its arguments it is OPA's own function
+// that runs, but for the frequent ones. With marks, it must be one of copying.
 func (m *machine) builtin(name string, args []value) (value, error) {
 	switch {
 	case name == ast.WalkBuiltin.Name:
@@ -48,22 +48,17 @@ func (m *machine) native(name string, args []value) (value, error) {
 		terms[i] = a.Term
 		in |= a.holes
 	}
-	var result *ast.Term
-	results := 0
-	err := function(topdown.BuiltinContext{Context: m.ctx, Cancel: m.cancel}, terms, func(t *ast.Term) error {
-		result = t
-		results++
-		return nil
-	})
+	m.result, m.results = nil, 0
+	err := function(m.bctx, terms, m.collect)
 	switch {
 	case m.ctx.Err() != nil:
 		return value{}, m.ctx.Err()
 	case err != nil:
 		return value{}, because(false, "fails: "+err.Error())
-	case results > 1:
+	case m.results > 1:
 		return value{}, because(false, "has several results")
 	}
-	return m.part(value{holes: in}, result), nil
+	return m.part(value{holes: in}, m.result), nil
 }
 
 // impure lists the built-in functions outside whole families that read a
@@ -109,7 +104,7 @@ var copying = map[string]func(m *machine, name string, args []value) (value, err
 	"array.reverse":            (*machine).native,
 	"array.slice":              (*machine).plain,
 	"count":                    (*machine).count,
-	"concat":                   (*machine).concat,
+	"concat":                   (*machine).native, // joins what its list holds, and fails on what is no text
 	"sprintf":                  (*machine).sprintf,
 	"internal.template_string": (*machine).template,
 	"object.get":               (*machine).objectGet,
@@ -159,10 +154,6 @@ func (m *machine) count(name string, args []value) (value, error) {
 		return value{}, because(args[0].holes.only(Tool), "counts a text's characters")
 	}
 	return m.plain(name, args)
-}
-
-func (m *machine) concat(name string, args []value) (value, error) {
-	return m.native(name, args) // joins what its list holds, and fails on what is no text
 }
 
 // sprintf copies a text where a plain verb stands for it. Other verbs, and

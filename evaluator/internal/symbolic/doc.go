@@ -9,7 +9,7 @@
 // that touches a mark (a comparison, a pattern, its length, a built-in
 // function) ends the evaluation with a [*Dependence] that says where.
 //
-// The one comparison it can go through is of the tool's whole name with
-// constants: the answer then holds for every tool but those, which
-// [Answer.Except] lists.
+// The one comparison that it can go through is of a whole text with constants,
+// of the texts that the caller names: the answer then holds for all texts but
+// those, which [Answer.Except] lists.
 package symbolic

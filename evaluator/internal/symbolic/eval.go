@@ -14,25 +14,37 @@ import (
 // Bounds of one evaluation.
 const (
 	maxSteps  = 1 << 20 // statements
-	maxExcept = 64      // names that the tool's was compared with
+	maxExcept = 64      // constants that one text is compared with
 )
 
 // An Answer is what a policy answers to every document that differs from the
 // one given in what its marks stand for.
 type Answer struct {
-	Value  ast.Value // with marks where texts go
-	Except []string  // tool names for which it does not hold, sorted
+	Value  ast.Value         // with marks where texts go
+	Except map[Hole][]string // texts for which it does not hold, sorted; nil if there are none
 }
 
-// Eval evaluates the plan for input. Its errors are a *[Dependence],
-// [ErrUndefined], [ErrAmbiguous], or that of ctx.
-func (p *Program) Eval(ctx context.Context, input ast.Value) (answer *Answer, err error) {
+// Eval evaluates the plan for input. Texts of the holes in split may be
+// compared as a whole with constants: the answer is for all others. Its errors
+// are a *[Dependence], [ErrUndefined], [ErrAmbiguous], or that of ctx.
+func (p *Program) Eval(ctx context.Context, input ast.Value, split ...Hole) (answer *Answer, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // from a built-in function that got what nobody expected
 			answer, err = nil, because(false, fmt.Sprintf("the evaluation broke off: %v", cause))
 		}
 	}()
 	m := &machine{Program: p, ctx: ctx, memo: []map[*function]value{{}}, cancel: topdown.NewCancel()}
+	for _, h := range split {
+		m.split |= 1 << h
+	}
+	m.bctx = topdown.BuiltinContext{Context: ctx, Cancel: m.cancel}
+	m.collect = func(t *ast.Term) error {
+		m.result = t
+		m.results++
+		return nil
+	}
+	m.parts = make(map[*ast.Term]holes, 32)
+	m.survey(ast.NewTerm(input))
 	stop := context.AfterFunc(ctx, m.cancel.Cancel)
 	defer stop()
 	f := m.frame()
@@ -49,8 +61,11 @@ func (p *Program) Eval(ctx context.Context, input ast.Value) (answer *Answer, er
 	case m.answers > 1:
 		return nil, ErrAmbiguous
 	}
-	slices.Sort(m.except)
-	return &Answer{Value: m.answer.Value, Except: slices.Compact(m.except)}, nil
+	for h, texts := range m.except {
+		slices.Sort(texts)
+		m.except[h] = slices.Compact(texts)
+	}
+	return &Answer{Value: m.answer.Value, Except: m.except}, nil
 }
 
 // A machine is one evaluation.
@@ -61,9 +76,35 @@ type machine struct {
 	steps   int
 	memo    []map[*function]value // what rules gave, a map for each `with` that is in force
 	frames  []*frame              // for calls to come
-	except  []string
+	args    []value               // of the calls under way
+	parts   map[*ast.Term]holes   // of the input, with what they hold
+	bctx    topdown.BuiltinContext
+	collect func(*ast.Term) error // takes the results of a built-in function
+	result  *ast.Term             // the last of them
+	results int
+	split   holes
+	except  map[Hole][]string
 	answer  *ast.Term
 	answers int
+}
+
+// survey notes the holes in each part of the input.
+func (m *machine) survey(t *ast.Term) holes {
+	var found holes
+	switch v := t.Value.(type) {
+	case *ast.Array:
+		for i := range v.Len() {
+			found |= m.survey(v.Elem(i))
+		}
+	case ast.Object:
+		for _, key := range v.Keys() {
+			found |= m.texts.holes(key.Value) | m.survey(v.Get(key))
+		}
+	default:
+		found = m.texts.holes(v)
+	}
+	m.parts[t] = found
+	return found
 }
 
 // A value is what a local holds: a term, or nil if it is undefined, and the
@@ -132,13 +173,21 @@ const (
 )
 
 func (m *machine) block(f *frame, b *ir.Block) (control, error) {
-	for _, stmt := range b.Stmts {
+	for i := 0; i < len(b.Stmts); i++ {
+		stmt := b.Stmts[i]
 		if m.steps++; m.steps > maxSteps {
 			return fail, m.locate(because(false, "takes too many steps to follow"), stmt)
 		}
 		if m.steps%1024 == 0 {
 			if err := m.ctx.Err(); err != nil {
 				return fail, err
+			}
+		}
+		if makes, ok := stmt.(*ir.MakeSetStmt); ok {
+			if set, ok := m.sets[makes]; ok {
+				f.set(makes.Target, set.value)
+				i += set.adds
+				continue
 			}
 		}
 		c, err := m.run(f, stmt)
@@ -289,7 +338,8 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 		return next, err
 	case *ir.ResultSetAddStmt:
 		m.answers++
-		if object, ok := f.get(s.Value).Value.(ast.Object); ok {
+		if v := f.get(s.Value); is[ast.Object](v) == next {
+			object := v.Value.(ast.Object)
 			m.answer = object.Get(ast.StringTerm(Result))
 		}
 		if m.answer == nil {
@@ -399,11 +449,12 @@ func upsert(document value, path []*ast.Term, v value) (value, error) {
 }
 
 func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
-	var room [4]value
-	args := room[:0]
+	base := len(m.args)
 	for _, a := range s.Args {
-		args = append(args, m.read(f, a))
+		m.args = append(m.args, m.read(f, a))
 	}
+	args := m.args[base:]
+	defer func() { m.args = m.args[:base] }()
 	var v value
 	var err error
 	if fn, ok := m.funcs[s.Func]; ok {

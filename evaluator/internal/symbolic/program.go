@@ -21,6 +21,14 @@ type Program struct {
 	files   []string
 	funcs   map[string]*function
 	paths   map[string]*function // by path, for calls that compute it
+	sets    map[*ir.MakeSetStmt]literalSet
+}
+
+// A literalSet is a set of strings that is written down in the policy: the
+// value of a statement that makes it, and how many behind that fill it.
+type literalSet struct {
+	value value
+	adds  int
 }
 
 // A function is a planned rule.
@@ -42,7 +50,7 @@ func New(policy *ir.Policy, data ast.Value, texts *Texts) (*Program, error) {
 		return nil, errors.New("the data holds a mark")
 	}
 	p := &Program{policy: policy, data: ast.NewTerm(data), texts: texts,
-		funcs: map[string]*function{}, paths: map[string]*function{}}
+		funcs: map[string]*function{}, paths: map[string]*function{}, sets: map[*ir.MakeSetStmt]literalSet{}}
 	for _, s := range policy.Static.Strings {
 		p.strings = append(p.strings, ast.StringTerm(s.Value))
 		var number *ast.Term
@@ -54,6 +62,8 @@ func New(policy *ir.Policy, data ast.Value, texts *Texts) (*Program, error) {
 	for _, f := range policy.Static.Files {
 		p.files = append(p.files, f.Value)
 	}
+	// The visitor has no error.
+	_ = ir.Walk(setFinder{p}, policy)
 	for _, f := range policy.Funcs.Funcs {
 		fn := &function{Func: f, memoize: len(f.Params) == 2}
 		if _, twice := p.funcs[f.Name]; twice {
@@ -75,4 +85,47 @@ func (p *Program) Uses(rule string) bool {
 		}
 	}
 	return false
+}
+
+// A setFinder visits blocks to find literal sets: policies ask about members
+// of such sets at every turn, and to build one takes longer than to look into it.
+type setFinder struct{ program *Program }
+
+// Before implements ir.Visitor.
+func (setFinder) Before(any) {}
+
+// After implements ir.Visitor.
+func (setFinder) After(any) {}
+
+// Visit implements ir.Visitor.
+func (v setFinder) Visit(x any) (ir.Visitor, error) {
+	if block, ok := x.(*ir.Block); ok {
+		for i, stmt := range block.Stmts {
+			if m, ok := stmt.(*ir.MakeSetStmt); ok {
+				if set := v.program.literal(m.Target, block.Stmts[i+1:]); set.adds > 0 {
+					v.program.sets[m] = set
+				}
+			}
+		}
+	}
+	return v, nil
+}
+
+// literal returns the set that the first of stmts fill.
+func (p *Program) literal(target ir.Local, stmts []ir.Stmt) (set literalSet) {
+	members := ast.NewSet()
+	for _, stmt := range stmts {
+		add, ok := stmt.(*ir.SetAddStmt)
+		if !ok || add.Set != target {
+			break
+		}
+		text, ok := add.Value.Value.(ir.StringIndex)
+		if !ok {
+			break
+		}
+		members.Add(p.strings[text])
+		set.adds++
+	}
+	set.value = value{Term: ast.NewTerm(members)}
+	return set
 }

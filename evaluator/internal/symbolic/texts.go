@@ -75,6 +75,9 @@ func (t *Texts) Pieces(text string) []Piece {
 // In reports whether v is a mark or holds one anywhere.
 func (t *Texts) In(v ast.Value) bool { return t.holes(v) != 0 }
 
+// Holds reports whether the mark of a hole is in text.
+func (t *Texts) Holds(h Hole, text string) bool { return strings.Contains(text, t.mark(h)) }
+
 // Opaque reports whether v stands for a rewrite's arguments as a whole.
 func (t *Texts) Opaque(v ast.Value) bool {
 	object, ok := v.(ast.Object)

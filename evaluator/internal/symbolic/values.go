@@ -5,13 +5,16 @@ import (
 	"github.com/open-policy-agent/opa/v1/ir"
 )
 
-// exclude notes that the answer does not hold for a tool of that name.
-func (m *machine) exclude(name string) error {
-	if len(m.except) >= maxExcept {
-		return because(true, "compares the tool's name with many others")
+// exclude notes that the answer does not hold where that text stands in a hole.
+func (m *machine) exclude(h Hole, text string) (verdict, error) {
+	if len(m.except[h]) >= maxExcept {
+		return varies, because(h == Tool, "compares a text with many others")
 	}
-	m.except = append(m.except, name)
-	return nil
+	if m.except == nil {
+		m.except = map[Hole][]string{}
+	}
+	m.except[h] = append(m.except[h], text)
+	return never, nil
 }
 
 // A verdict says whether two values are equal.
@@ -43,6 +46,9 @@ func (m *machine) equal(a, b value) (bool, error) {
 func (m *machine) part(whole value, t *ast.Term) value {
 	if t == nil || whole.holes == 0 {
 		return value{Term: t}
+	}
+	if known, ok := m.parts[t]; ok {
+		return value{t, known}
 	}
 	return value{t, m.texts.holes(t.Value)}
 }
@@ -84,15 +90,20 @@ func (m *machine) compareStrings(a, b ast.String) (verdict, error) {
 	if !m.texts.In(a) {
 		a, b = b, a
 	}
+	if !m.texts.In(a) {
+		return never, nil
+	}
+	pieces := m.texts.Pieces(string(a))
+	h := pieces[0].Hole
 	switch {
-	case !m.texts.In(a):
-		return never, nil
-	case string(a) != m.texts.mark(Tool) || m.texts.In(b):
+	case len(pieces) > 1 || m.texts.In(b):
 		return varies, nil
-	case b == "": // a tool has a name
+	case h == Tool && b == "": // a tool has a name
 		return never, nil
+	case m.split&(1<<h) == 0:
+		return varies, nil
 	default:
-		return never, m.exclude(string(b))
+		return m.exclude(h, string(b))
 	}
 }
 

@@ -78,7 +78,7 @@ func (m *compilation) learn(ctx context.Context, c *capability.Call, decided *ca
 		}
 	}
 	if all.delegates(c.Tool) && m.wants(at, c.Tool) {
-		if own, err := m.follow(ctx, p.program, c, c.Tool, symbolic.Tool); err == nil {
+		if own, err := m.follow(ctx, p.program, c, ofTool(c.Tool), symbolic.Tool); err == nil {
 			m.put(m.checked(own.cell, c, decided), at, c.Tool)
 		}
 	}
@@ -87,7 +87,7 @@ func (m *compilation) learn(ctx context.Context, c *capability.Call, decided *ca
 // learnAll fills a cell of the table for all tools and returns it; nil if it
 // could not be done.
 func (m *compilation) learnAll(ctx context.Context, program *symbolic.Program, at place, c *capability.Call, decided *capability.Outcome) *cell {
-	f, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool), symbolic.Tool)
+	f, err := m.follow(ctx, program, c, nil, symbolic.Tool)
 	if err != nil {
 		return nil
 	}
@@ -127,15 +127,21 @@ type followed struct {
 	blocker *Blocker                   // why the cell is not decided; nil if it is
 }
 
-// follow follows the plan for calls like c of that tool, which may be the mark
-// for all. Texts in split may be compared with constants. The error is that of
-// ctx.
-func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string, split ...symbolic.Hole) (followed, error) {
-	if m.texts.In(ast.String(c.Tool)) { // who knows the marks must not be able to use them
-		return followed{cell: interpreted, blocker: &Blocker{Why: "the tool's name looks like a mark"}}, nil
+// Fixed are texts that stand for themselves; a mark stands for any other.
+type fixed map[symbolic.Hole]string
+
+func ofTool(name string) fixed { return fixed{symbolic.Tool: name} }
+
+// follow follows the plan for calls like c with some texts fixed. Texts in split
+// may be compared with constants. The error is that of ctx.
+func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, fixed fixed, split ...symbolic.Hole) (followed, error) {
+	for _, text := range fixed {
+		if m.texts.In(ast.String(text)) { // who knows the marks must not be able to use them
+			return followed{cell: interpreted, blocker: &Blocker{Why: "a text of the call looks like a mark"}}, nil
+		}
 	}
 	m.follows.Add(1)
-	answer, err := m.evaluate(ctx, program, c, tool, split...)
+	answer, err := m.evaluate(ctx, program, c, fixed, split...)
 	if ctx.Err() != nil {
 		return followed{}, ctx.Err()
 	}
@@ -156,18 +162,25 @@ func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *
 	return followed{cell: interpreted, blocker: b}, nil
 }
 
-// evaluate evaluates the plan with marks for the call's texts, and that tool.
-func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c *capability.Call, tool string, split ...symbolic.Hole) (*symbolic.Answer, error) {
+// evaluate evaluates the plan with the fixed texts, and marks for the call's
+// others.
+func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c *capability.Call, fixed fixed, split ...symbolic.Hole) (*symbolic.Answer, error) {
+	text := func(h symbolic.Hole) string {
+		if text, ok := fixed[h]; ok {
+			return text
+		}
+		return m.texts.Text(h)
+	}
 	marked := *c
-	marked.Tool = tool
+	marked.Tool = text(symbolic.Tool)
 	if c.Policy.Vetoed {
-		marked.Policy.Veto = m.texts.Text(symbolic.Veto)
+		marked.Policy.Veto = text(symbolic.Veto)
 	}
 	switch t := &marked.Policy.Transform; t.Kind {
 	case capability.Rewrite:
-		t.Arguments = []byte(m.texts.Text(symbolic.Arguments))
+		t.Arguments = []byte(text(symbolic.Arguments))
 	case capability.InjectContext:
-		t.Note = m.texts.Text(symbolic.Note)
+		t.Note = text(symbolic.Note)
 	}
 	input, err := callInput(&marked)
 	if err != nil {

@@ -103,7 +103,7 @@ func (e *Evaluator) Report(ctx context.Context, progress func(done, total int)) 
 
 // countCell counts the cell of one call and notes what stands in its way.
 func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, c *capability.Call, seen map[Blocker]bool) (count Report, err error) {
-	f, err := m.follow(ctx, program, c, m.texts.Text(symbolic.Tool), symbolic.Tool)
+	f, err := m.follow(ctx, program, c, nil, symbolic.Tool)
 	if err != nil {
 		return count, err
 	}
@@ -112,7 +112,7 @@ func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, 
 	}
 	switch {
 	case f.cell.byTool: // what the table of some tool would meet
-		own, err := m.follow(ctx, program, c, c.Tool, symbolic.Tool)
+		own, err := m.follow(ctx, program, c, ofTool(c.Tool), symbolic.Tool)
 		if err != nil {
 			return count, err
 		}
@@ -130,7 +130,7 @@ func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, 
 	count.Compiled++
 	for _, tool := range f.cell.except {
 		count.Excepted = 1
-		own, err := m.follow(ctx, program, c, tool, symbolic.Tool)
+		own, err := m.follow(ctx, program, c, ofTool(tool), symbolic.Tool)
 		if err != nil {
 			return count, err
 		}

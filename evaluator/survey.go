@@ -128,29 +128,75 @@ type surveyor struct {
 func (w *surveyor) page(ctx context.Context, s *Survey, page int) error {
 	for i := range pageCells {
 		c := callAt(place{page, i})
-		f, err := w.follow(ctx, w.program, c, w.texts.Text(symbolic.Tool), symbolic.Tool, symbolic.Veto, symbolic.Note)
+		f, err := w.follow(ctx, w.program, c, nil, textual...)
 		if err != nil {
 			return err
 		}
 		s.cells[page*pageCells+i] = w.class(f)
+		if len(f.except) > 0 {
+			rest := maxCombinations
+			if err := w.explore(ctx, c, fixed{}, f, &rest); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
 
-// class returns the class of a cell: the same one for cells that answer the
-// same.
-func (w *surveyor) class(f followed) *class {
+// textual are the holes whose texts a survey tells apart.
+var textual = []symbolic.Hole{symbolic.Tool, symbolic.Veto, symbolic.Note}
+
+// maxCombinations bounds the combinations of constants that are looked at for
+// one kind of call.
+const maxCombinations = 1000
+
+// explore finds the constants that texts are compared with once others of the
+// call are constants themselves.
+func (w *surveyor) explore(ctx context.Context, c *capability.Call, given fixed, f followed, rest *int) error {
+	for h, texts := range f.except {
+		for _, text := range texts {
+			if *rest--; *rest < 0 {
+				w.note(followed{cell: interpreted, blocker: &Blocker{Why: "the policies compare texts in too many combinations"}})
+				return nil
+			}
+			more := maps.Clone(given)
+			more[h] = text
+			inner, err := w.follow(ctx, w.program, c, more, textual...)
+			if err != nil {
+				return err
+			}
+			w.note(inner)
+			if err := w.explore(ctx, c, more, inner, rest); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// note keeps what stands in the way, and the constants.
+func (w *surveyor) note(f followed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f.blocker != nil {
 		w.blockers[*f.blocker]++
-		return &class{cell: interpreted}
 	}
 	for h, texts := range f.except {
 		for _, text := range texts {
 			w.constants[h][text] = true
 		}
 	}
+}
+
+// class returns the class of a cell: the same one for cells that answer the
+// same.
+func (w *surveyor) class(f followed) *class {
+	w.note(f)
+	if f.blocker != nil {
+		return &class{cell: interpreted}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	found := &class{cell: f.cell, vetoes: f.except[symbolic.Veto], notes: f.except[symbolic.Note]}
 	key := fmt.Sprintf("%s\x00%q%q", found.key(), found.vetoes, found.notes)
 	if shared, ok := w.classes[key]; ok {

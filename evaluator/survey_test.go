@@ -3,21 +3,59 @@ package evaluator
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
-	"time"
 )
 
-func TestSurveyTime(t *testing.T) {
-	e := embedded(t)
-	t0 := time.Now()
-	s, err := e.Survey(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
+// A survey answers as OPA does, also where texts decide, and knows the texts
+// that the policies compare with.
+func TestSurvey(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("several whole surveys take minutes under the race detector; they run without -race and -short")
 	}
-	m := map[*class]bool{}
-	for _, c := range s.cells {
-		m[c] = true
+	tests := []struct {
+		condition            string
+		tools, vetoes, notes []string
+		incomplete           int
+	}{
+		{`input.taint == "tainted"`, nil, nil, nil, 0},
+		{`input.tool.name in {"a", "b"}`, []string{"a", "b"}, nil, nil, 0},
+		{`input.policy.veto == ""`, nil, []string{""}, nil, 0},
+		{`input.policy.transform.note == "x"; input.tool.name != "a"`, []string{"a"}, nil, []string{"x"}, 0},
+		{`startswith(input.tool.name, "mcp_")`, []string{"mcp_", "mcp_x", "xmcp_"}, []string{"mcp_", "mcp_x", "xmcp_"}, []string{"mcp_", "mcp_x", "xmcp_"}, 1},
+		{`input.policy.transform.arguments.path`, nil, nil, nil, 1},
+		{`input.taint == "clean"; concat(",", [x | some x in {"z", input.taint}]) == "clean,z"`, nil, nil, nil, 0},
 	}
-	t.Log(time.Since(t0), len(s.Incomplete), len(m))
-	_ = rand.IntN
+	for _, tt := range tests {
+		t.Run(tt.condition, func(t *testing.T) {
+			e := engineOf(t, "decision := object.union(ok, {\"reason\": \"held\"}) if { "+tt.condition+" }\nelse := ok\n\nok := "+okDecision, okSkill)
+			ctx := context.Background()
+			s, err := e.Survey(ctx, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(s.Tools, tt.tools) || !slices.Equal(s.Vetoes, tt.vetoes) || !slices.Equal(s.Notes, tt.notes) || len(s.Incomplete) != tt.incomplete {
+				t.Errorf("tools %q, vetoes %q, notes %q, incomplete %+v", s.Tools, s.Vetoes, s.Notes, s.Incomplete)
+			}
+			r := rand.New(rand.NewPCG(1, 2))
+			for range 300 {
+				n := r.IntN(Cells)
+				calls := 0
+				for c := range s.Calls(n) {
+					calls++
+					if got, ok := CellOf(c); got != n || !ok {
+						t.Fatalf("a call of kind %d is of kind %d", n, got)
+					}
+					got, err := s.Decide(ctx, c)
+					want, wantErr := e.Interpreter().Decide(ctx, c)
+					if problem := same(got, err, want, wantErr); problem != "" {
+						t.Fatalf("%s on %+v", problem, c)
+					}
+				}
+				if s.Exact(n) != (calls == 1) && len(tt.tools) > 0 {
+					t.Errorf("kind %d: %d calls, exact %v", n, calls, s.Exact(n))
+				}
+			}
+		})
+	}
 }

@@ -125,7 +125,7 @@ func TestReportJSON(t *testing.T) {
 	if err := writeReport(&b, &evaluator.Report{Cells: 1, Compiled: 1}, true, false); err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"cells":1,"compiled":1,"per_tool":0,"excepted":0,"interpreted":0,"rules":[],"blockers":[]}` + "\n"
+	const want = `{"cells":1,"compiled":1,"per_tool":0,"interpreted":0,"excepted":0,"named_to_opa":0,"rules":[],"blockers":[]}` + "\n"
 	if b.String() != want {
 		t.Errorf("got %s, want %s", &b, want)
 	}

@@ -77,12 +77,12 @@ func (i *Interpreter) Skill(ctx context.Context, r *skill.Request) (skill.Answer
 
 // evaluate returns the one value of a query. No value, several values and
 // failures are errors: none of them is an answer.
-func evaluate(ctx context.Context, prepared func() (rego.PreparedEvalQuery, error), input ast.Value) (any, error) {
+func evaluate(ctx context.Context, prepared func() (rego.PreparedEvalQuery, error), input ast.Value, options ...rego.EvalOption) (any, error) {
 	q, err := prepared()
 	if err != nil {
 		return nil, err
 	}
-	results, err := q.Eval(ctx, rego.EvalParsedInput(input))
+	results, err := q.Eval(ctx, append(options, rego.EvalParsedInput(input))...)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrEvaluation, err)

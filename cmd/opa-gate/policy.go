@@ -18,8 +18,8 @@ import (
 func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "policy",
-		Short:   "Explain how the policies are evaluated",
-		Example: "  opa-gate policy explain --engine --policies ./policies",
+		Short:   "Explain what the policies decide",
+		Example: "  opa-gate policy explain --policies ./policies call.json",
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -31,42 +31,39 @@ func newExplain() *cobra.Command {
 	format := newFormat()
 	var (
 		engine, all bool
-		dir         string
+		dir, system string
 	)
 	cmd := &cobra.Command{
-		Use:   "explain --engine",
-		Short: "Tell which calls the engine answers from a table, and which rules prevent it",
-		Long: `Explain --engine goes through every kind of call and tells how the engine auto
-answers it: from one table whatever the call's texts are, from a table for each
-tool because a rule looks into the tool's name, or by OPA each time because a
-rule does more with a text than to pass it on. It names each expression that is
-the reason, and how many kinds of call meet it first. One that needs a table for
-each tool and then meets what only OPA can decide counts for both expressions,
-and is decided by OPA.
+		Use:   "explain [FILE|-]",
+		Short: "Tell why a document is answered as it is, or with --engine how calls are",
+		Long: `Explain reads call and skill documents, in the forms that decide takes, and tells
+of each which branch of which rule decided it; which other branches of that rule
+were tried, and the condition of each that failed, with the values it saw; which
+rules the answer rests on; and the fewest changes to the document with which it
+would go ahead. Every line of the policies is named as file:line.
 
-A rule is interpreted or per-tool if such an expression stands in it, compiled if
-none does, and unused if no decision on a call depends on it.
+The search changes up to three members: taint, names in the grant, the verdict,
+the tool's annotations, and where it comes from only if nothing else helps or if
+that was left out. It changes no texts. For a skill it changes the provenance,
+the tier and a person's approval.
 
-A kind of call is everything in a call but its texts: the tool's name, a veto, a
-note, rewritten arguments. Calls whose grant names an unknown capability are
-outside of them; OPA decides those each time. Where a rule names tools one by
-one, each of these has a table of its own, and is surveyed too; where it takes
-names apart, the survey looks at one name that no rule knows.
-
-No answer depends on any of this, only the time it takes. The survey itself can
-take minutes. The exit code is 0 whatever it finds.`,
-		Example: `  opa-gate policy explain --engine
-  opa-gate policy explain --engine --policies ./policies --all
-  opa-gate policy explain --engine --policies ./policies --format json`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return fmt.Errorf("policy explain reads no input and its --engine takes no value, got %q", args[0])
+` + explainEngine,
+		Example: `  opa-gate policy explain call.json
+  echo '{"tool": {"name": "web_fetch", "origin": "fetcher"}, "taint": "tainted"}' | opa-gate policy explain
+  opa-gate policy explain --policies ./policies --format json call.json
+  opa-gate policy explain --engine --policies ./policies --all`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if engine && len(args) > 0 {
+				return fmt.Errorf("policy explain --engine reads no input and takes no value, got %q", args[0])
 			}
-			return nil
+			return oneInput(cmd, args)
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if !engine {
-				return errors.New("policy explain needs to be told what to explain, expected --engine: which calls are answered from a table")
+				if all {
+					return errors.New("--all lists the rules of the report that --engine makes, and a document has none")
+				}
+				return explainInput(cmd, args, dir, system, format.value)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
@@ -81,12 +78,34 @@ take minutes. The exit code is 0 whatever it finds.`,
 			return writeReport(cmd.OutOrStdout(), report, format.value == "json", all)
 		},
 	}
-	cmd.Flags().BoolVar(&engine, "engine", false, "explain how calls are answered (required: it is all there is to explain so far)")
-	cmd.Flags().BoolVar(&all, "all", false, "list every rule, not only those that are not simply compiled")
-	format.add(cmd, "format", "how the report is written; json has every rule")
+	cmd.Flags().BoolVar(&engine, "engine", false, "tell which calls are answered from a table, and which rules prevent it")
+	cmd.Flags().BoolVar(&all, "all", false, "with --engine, list every rule, not only those that are not simply compiled")
+	cmd.Flags().StringVar(&system, "system", "", "the `NAME` of the system in sentences for a person")
+	format.add(cmd, "format", "how the explanation or report is written; of a report, json has every rule")
 	addPolicies(cmd, &dir)
 	return cmd
 }
+
+// explainEngine is what help says of explain --engine.
+const explainEngine = `With --engine it reads nothing. It goes through every kind of call and tells how
+the engine auto answers it: from one table whatever the call's texts are, from a
+table for each tool because a rule looks into the tool's name, or by OPA each
+time because a rule does more with a text than to pass it on. It names each
+expression that is the reason, and how many kinds of call meet it first. One
+that needs a table for each tool and then meets what only OPA can decide counts
+for both expressions, and is decided by OPA.
+
+A rule is interpreted or per-tool if such an expression stands in it, compiled if
+none does, and unused if no decision on a call depends on it.
+
+A kind of call is everything in a call but its texts: the tool's name, a veto, a
+note, rewritten arguments. Calls whose grant names an unknown capability are
+outside of them; OPA decides those each time. Where a rule names tools one by
+one, each of these has a table of its own, and is surveyed too; where it takes
+names apart, the survey looks at one name that no rule knows.
+
+No answer depends on any of this, only the time it takes. The survey itself can
+take minutes. The exit code is 0 whatever it finds.`
 
 // survey makes the report on the policies in dir, or on the built-in ones. Its
 // files are named such that they can be opened from where the program runs.

@@ -33,7 +33,7 @@ func (x *explainer) branch(f *explainFrame, depth int) Branch {
 	}
 	for _, e := range f.rule.Body {
 		if !e.Generated {
-			s := explainSource{x: x, frame: f, locals: f.exits[0].locals}
+			s := x.applied(f)
 			b.Held = append(b.Held, x.condition(&s, f.rule.Body, e, depth))
 		}
 	}
@@ -58,14 +58,14 @@ func (x *explainer) failed(f *explainFrame, body ast.Body, depth int) *Expressio
 	if first.expr == nil {
 		return nil
 	}
-	if _, ok := first.expr.Terms.(*ast.Every); ok { // what failed is in it, for one of its values
-		for _, child := range x.trace.frames {
-			if child.parent == f && child.at == first.expr && len(child.fails) > 0 {
-				return x.failed(child, first.expr.Terms.(*ast.Every).Body, depth)
+	if every, ok := first.expr.Terms.(*ast.Every); ok { // what failed is in it, for one of its values
+		for _, inner := range x.trace.all {
+			if inner.within(f, first.expr) && slices.ContainsFunc(inner.fails, func(fail explainFail) bool { return every.Body.Contains(fail.expr) }) {
+				return x.failed(inner, every.Body, depth)
 			}
 		}
 	}
-	s := explainSource{x: x, frame: f, locals: first.locals}
+	s := explainSource{x: x, body: body, locals: first.locals}
 	c := x.condition(&s, body, first.expr, depth)
 	if tried > 1 {
 		c.Tried = tried

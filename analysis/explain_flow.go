@@ -76,7 +76,7 @@ func (x *explainer) flow(member string) ([]*explainFrame, []string, error) {
 	flow := []*explainFrame{f}
 	path := []string{member}
 	for f.rule.Head.Value != nil {
-		s := explainSource{x: x, frame: f, locals: f.exits[0].locals}
+		s := x.applied(f)
 		next, rest := s.of(f.rule.Head.Value, path)
 		if next == nil || slices.Contains(flow, next) {
 			break
@@ -89,8 +89,14 @@ func (x *explainer) flow(member string) ([]*explainFrame, []string, error) {
 // An explainSource looks in one branch for where a part of its value came from.
 type explainSource struct {
 	x      *explainer
-	frame  *explainFrame
+	body   ast.Body
 	locals *ast.ValueMap
+	result ast.Value // that the rule gave, if it did
+}
+
+// applied looks in a branch of a rule that gave a value.
+func (x *explainer) applied(f *explainFrame) explainSource {
+	return explainSource{x: x, body: f.rule.Body, locals: f.exits[0].locals, result: f.exits[0].value}
 }
 
 // of returns the branch that gave the part of a term at path, and the path of
@@ -99,7 +105,7 @@ type explainSource struct {
 func (s *explainSource) of(term *ast.Term, path []string) (*explainFrame, []string) {
 	switch v := term.Value.(type) {
 	case ast.Var:
-		value, call := explainDefinition(s.frame.rule.Body, v, s.x.outputs)
+		value, call := explainDefinition(s.body, v, s.x.outputs)
 		switch {
 		case value != nil:
 			return s.of(value, path)
@@ -125,7 +131,7 @@ func (s *explainSource) ofRef(ref ast.Ref, path []string) (*explainFrame, []stri
 	}
 	var group []*explainFrame
 	if head, isVar := ref[0].Value.(ast.Var); isVar && !ref[0].Equal(ast.DefaultRootDocument) {
-		value, call := explainDefinition(s.frame.rule.Body, head, s.x.outputs)
+		value, call := explainDefinition(s.body, head, s.x.outputs)
 		switch path = append(explainPath(ref[1:]), path...); {
 		case value != nil:
 			return s.of(value, path)
@@ -155,7 +161,7 @@ func (s *explainSource) ofCall(call *ast.Expr, path []string) (*explainFrame, []
 			return s.ofLast(parts, path)
 		}
 	default: // of what goes into another function, what has the very part is what it came from
-		if want, ok := explainFind(s.frame.exits[0].value, path); ok {
+		if want, ok := explainFind(s.result, path); ok {
 			for _, operand := range slices.Backward(operands[:len(operands)-1]) {
 				if value, ok := s.value(operand); ok {
 					if have, ok := explainFind(value, path); ok && have.Compare(want) == 0 {
@@ -308,7 +314,7 @@ func (x *explainer) basis(out *Explanation, member, of string) error {
 // as they could have given something else.
 func (x *explainer) reads(f *explainFrame) []Basis {
 	var of []Basis
-	s := explainSource{x: x, frame: f, locals: f.exits[0].locals}
+	s := x.applied(f)
 	seen := map[string]bool{}
 	for _, e := range f.rule.Body {
 		if !e.Generated || !e.IsEquality() || explainOwner(f.rule.Body, e) != nil {

@@ -19,7 +19,10 @@ const (
 	explainSets    = 3 // sets of changes that are told
 )
 
-// A Search says what was looked at for what would go ahead.
+// A Search says what was looked at for what would go ahead: other taints and
+// annotations, more in the grant, less in the verdict, and in the end other
+// origins; for a skill another provenance, a lower tier and an approval. No text
+// is changed.
 type Search struct {
 	Changes int    `json:"changes"`        // up to how many at once
 	Tried   int    `json:"tried"`          // documents that were decided

@@ -93,6 +93,9 @@ func explainBranches(t *testing.T, tree fstest.MapFS) map[explainBranch]fstest.M
 // The branch that is named is the one whose head makes the answer: another head
 // makes another answer, and other heads of the rule's other branches do not.
 func TestExplainNamesTheBranchThatMakesTheAnswer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("every case against every mutation takes its time under the race detector; it runs without -short")
+	}
 	suite, err := fixtures.Load(fixtures.Cases())
 	if err != nil {
 		t.Fatal(err)

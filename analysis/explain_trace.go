@@ -33,6 +33,7 @@ type explainFail struct {
 // topdown.QueryTracer.
 type explainRecorder struct {
 	frames map[uint64]*explainFrame
+	all    []*explainFrame            // in the order in which they were entered
 	rules  map[string][]*explainFrame // by name, in the order in which they were entered
 }
 
@@ -63,6 +64,7 @@ func (r *explainRecorder) TraceEvent(e topdown.Event) {
 			f.at = f.parent.now
 		}
 		r.frames[e.QueryID] = f
+		r.all = append(r.all, f)
 		if rule, ok := e.Node.(*ast.Rule); ok {
 			f.rule = rule
 			name := explainRuleName(rule)
@@ -118,6 +120,17 @@ func (r *explainRecorder) group(ref ast.Ref, args []*ast.Term) (branches []*expl
 	return nil, nil
 }
 
+// within tells whether a frame is of a body that stands in an expression of
+// another one.
+func (f *explainFrame) within(other *explainFrame, e *ast.Expr) bool {
+	for ; f.parent != nil && f.rule == nil; f = f.parent {
+		if f.parent == other {
+			return f.at == e
+		}
+	}
+	return false
+}
+
 // calledWith tells whether a function's arguments were these. A branch whose
 // patterns did not match them was never begun, and does not know them.
 func (f *explainFrame) calledWith(args []*ast.Term) bool {
@@ -129,7 +142,7 @@ func (f *explainFrame) calledWith(args []*ast.Term) bool {
 	return true
 }
 
-// applied returns the first of some branches that gave a value.
+// explainApplied returns the first of some branches that gave a value.
 func explainApplied(branches []*explainFrame) *explainFrame {
 	for _, f := range branches {
 		if len(f.exits) > 0 {

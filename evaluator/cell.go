@@ -3,6 +3,7 @@ package evaluator
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -76,13 +77,11 @@ func (c *cell) delegates(tool string) bool {
 	return found
 }
 
-// key is the same for cells that answer the same.
+// key is the same for cells that answer the same, and for no others.
 func (c *cell) key() string {
-	text, err := c.answer.AppendJSON(nil)
-	if err != nil { // of an answer that was read as a decision there is none
-		panic(err)
-	}
-	return string(text) + "\x00" + strings.Join(c.except, "\x00")
+	o := &c.answer
+	return fmt.Sprintf("%d %d %d %d %q %q %q %q %q %v", o.Kind, o.Missing, o.Required, o.Granted,
+		o.Reason, o.Note, o.Warnings, o.Arguments, c.except, o.Warnings == nil)
 }
 
 // templateOf takes a text apart.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -28,7 +29,7 @@ type compilation struct {
 
 	misses   atomic.Uint64 // calls that OPA decided
 	follows  atomic.Uint64 // times that the plan was followed
-	unlike   atomic.Uint64 // cells given up because the plan says another thing than OPA
+	off      atomic.Bool   // the plan said another thing than OPA
 	planning sync.Mutex
 	planned  atomic.Pointer[planned] // nil: not yet
 }
@@ -50,13 +51,16 @@ func (m *compilation) answer(c *capability.Call) *cell {
 	if t := &c.Policy.Transform; t.Kind == capability.Rewrite && !jsontext.Value(t.Arguments).IsValid() {
 		return nil
 	}
+	if m.off.Load() {
+		return nil
+	}
 	return m.find(c)
 }
 
 // learn fills the cell of a call that OPA has decided. The first call of all
 // teaches nothing: who asks once should not wait for a plan.
 func (m *compilation) learn(ctx context.Context, c *capability.Call, decided *capability.Outcome) {
-	if m.misses.Add(1) == 1 {
+	if m.misses.Add(1) == 1 || m.off.Load() {
 		return
 	}
 	at, ok := placeOf(c)
@@ -106,7 +110,7 @@ func (m *compilation) plan(ctx context.Context) *planned {
 	p := m.planned.Load()
 	if p == nil {
 		p = &planned{}
-		p.program, p.err = planOf(context.WithoutCancel(ctx), m.compiler, m.store, m.texts)
+		p.program, p.err = planOf(context.WithoutCancel(ctx), callQuery, m.compiler, m.store, m.texts)
 		m.planned.Store(p)
 	}
 	return p
@@ -127,7 +131,13 @@ type followed struct {
 	blocker *Blocker                   // why the cell is not decided; nil if it is
 }
 
-// Fixed are texts that stand for themselves; a mark stands for any other.
+// followTime bounds one evaluation of the plan: a policy that takes this long has
+// nothing to gain from a table that takes as long to fill.
+const followTime = time.Second
+
+var errFollowTime = errors.New("the policies take longer than a second to follow")
+
+// fixed are texts that stand for themselves; a mark stands for any other.
 type fixed map[symbolic.Hole]string
 
 func ofTool(name string) fixed { return fixed{symbolic.Tool: name} }
@@ -141,9 +151,14 @@ func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *
 		}
 	}
 	m.follows.Add(1)
-	answer, err := m.evaluate(ctx, program, c, fixed, split...)
+	limited, stop := context.WithTimeoutCause(ctx, followTime, errFollowTime)
+	defer stop()
+	answer, err := m.evaluate(limited, program, c, fixed, split...)
 	if ctx.Err() != nil {
 		return followed{}, ctx.Err()
+	}
+	if limited.Err() != nil {
+		err = errFollowTime
 	}
 	if err == nil {
 		var decided *cell
@@ -189,15 +204,15 @@ func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c
 	return program.Eval(ctx, input, split...)
 }
 
-// checked returns a cell that answers a call as OPA did, and otherwise the one
-// that leaves its calls to OPA. The two differ where the order of a set's
-// members shows, which OPA does not always sort.
+// checked returns a cell that answers a call as OPA did. If it does not, what
+// was followed is not what OPA does, here and perhaps where nobody has looked:
+// nothing is compiled from then on, and no table answers.
 func (m *compilation) checked(c *cell, call *capability.Call, decided *capability.Outcome) *cell {
 	if !c.decided {
 		return c
 	}
 	if o := c.outcome(call); !o.Equal(*decided) {
-		m.unlike.Add(1)
+		m.off.Store(true)
 		return interpreted
 	}
 	return c

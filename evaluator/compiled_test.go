@@ -31,13 +31,13 @@ func randomCall(r *rand.Rand) *capability.Call {
 // retext gives a call other texts.
 func retext(r *rand.Rand, c *capability.Call) {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
-	c.Tool = pick("a", "b", "mcp_x", "mcp_y", "zz", "A", "x-a", "7", "decision", "a_very_long_name_of_a_tool", "\u202e\"%s")
+	c.Tool = pick("a", "b", "mcp_x", "mcp_y", "zz", "A", "x-a", "xa", "0", "7", "a\x00b", "decision", "a_very_long_name_of_a_tool", "\u202e\"%s")
 	if c.Policy.Vetoed {
 		c.Policy.Veto = pick("", "x", "a", "xy", "%d \"")
 	}
 	switch t := &c.Policy.Transform; t.Kind {
 	case capability.Rewrite:
-		t.Arguments = json.RawMessage(pick(`{}`, `{"path":"/etc"}`, `{"path":"x","n":2}`, `{"t":1,"n":9007199254740993,"list":["x"]}`, `{"":{"a":[null]}}`))
+		t.Arguments = json.RawMessage(pick(`{}`, `{"path":"/etc"}`, `{"mode":"rw"}`, `{"path":"x","n":2}`, `{"t":1,"n":9007199254740993,"list":["x"]}`, `{"":{"a":[null]}}`))
 	case capability.InjectContext:
 		t.Note = pick("", "x", "a", "be careful")
 	}
@@ -96,11 +96,8 @@ func checkEdit(t *testing.T, seed uint64) (compiles bool, stats Stats) {
 		r.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })
 	}
 	stats = e.Stats()
-	if stats.Off != "" {
-		t.Errorf("seed %d: %s\nof\n%s", seed, stats.Off, edits)
-	}
-	if stats.Unlike > 0 && !strings.Contains(edits, "some x in {input.tool.name") {
-		t.Errorf("seed %d: the plan of the policies is not what OPA does\nof\n%s", seed, edits)
+	if e.compiled.off.Load() {
+		t.Errorf("seed %d: the plan is not what OPA does\nof\n%s", seed, edits)
 	}
 	return true, stats
 }
@@ -111,7 +108,7 @@ func TestRandomEdits(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		want = 60
 	}
-	var seeds, compiled, cells, interpreted, unlike, tools atomic.Int64
+	var seeds, compiled, cells, interpreted, tools, off atomic.Int64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
@@ -122,15 +119,18 @@ func TestRandomEdits(t *testing.T) {
 					cells.Add(int64(stats.Compiled))
 					interpreted.Add(int64(stats.Interpreted))
 					tools.Add(int64(stats.Tools))
-					unlike.Add(int64(stats.Unlike))
+					if stats.Off != "" {
+						off.Add(1)
+					}
 				}
 			}
 		})
 	}
 	workers.Wait()
-	t.Logf("%d edits of %d compile: %d cells compiled, %d left to OPA (%d of them on sight), %d tables of a tool's own",
-		compiled.Load(), seeds.Load(), cells.Load(), interpreted.Load(), unlike.Load(), tools.Load())
-	if compiled.Load() < want || cells.Load() == 0 || interpreted.Load() == 0 || tools.Load() == 0 {
+	t.Logf("%d edits of %d compile: %d cells compiled, %d left to OPA, %d tables of a tool's own; %d edits are not compiled",
+		compiled.Load(), seeds.Load(), cells.Load(), interpreted.Load(), tools.Load(), off.Load())
+	if compiled.Load() < want || cells.Load() == 0 || interpreted.Load() == 0 || tools.Load() == 0 ||
+		off.Load() == 0 || off.Load() > compiled.Load()/2 {
 		t.Error("the edits do not reach every kind of cell")
 	}
 }
@@ -154,7 +154,7 @@ func TestWholeTable(t *testing.T) {
 	})
 	asked := e.Stats()
 	// What was asked while somebody else was planning taught nothing.
-	if asked.Compiled < domainSize-500 || asked.Interpreted != 0 || asked.Unlike != 0 || asked.Evaluations > domainSize+500 {
+	if asked.Compiled < domainSize-500 || asked.Interpreted != 0 || asked.Evaluations > domainSize+500 {
 		t.Errorf("after the domain was asked: %+v", asked)
 	}
 	fillTable(t, e)
@@ -320,7 +320,7 @@ func TestBoundsOfTables(t *testing.T) {
 func TestBoundsOfAnswers(t *testing.T) {
 	e := engineOf(t, `decision := object.union(ok, {"reason": text})
 text := concat("", [concat("", [input.tool.origin, d, input.taint, long]) | some d in input.grant.base])
-long := concat("", [input.tool.name | some i in numbers.range(1, 10000)])
+long := concat("", [input.tool.name | some i in numbers.range(1, 4000)])
 ok := `+okDecision, okSkill)
 	ctx := context.Background()
 	for i := range 40 {
@@ -429,7 +429,7 @@ func TestManyAskAtOnce(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if s := e.Stats(); s.Compiled == 0 || s.Off != "" || s.Unlike != 0 {
+	if s := e.Stats(); s.Compiled == 0 || s.Off != "" {
 		t.Errorf("%+v", s)
 	}
 }

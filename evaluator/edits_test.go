@@ -127,6 +127,29 @@ var editConditions = []string{
 	`named_a with data.gate.settings as {"x": input.tool.name}`,
 	`is_blocked("q") with is_blocked as true`,
 	`count([]) == 7 with count as 7`,
+	// texts in sets, and what is looked up in lists and by numbers
+	`s := {input.tool.name}; s[input.tool.name]`,
+	`s := {[input.tool.name, 1]}; s[[input.tool.name, 1]]`,
+	`named[input.tool.name]`,
+	`some n in named; n == "a"`,
+	`data.gate.facts.names[input.tool.name]`,
+	`data.gate.settings.list[input.tool.name]`,
+	`data.gate.settings.list["0"]`,
+	`data.gate.settings.numbers[1]`,
+	`object.get({"s": {input.tool.name}}, ["s", input.tool.name], 9) == "a"`,
+	`[x | some x in {"z", "b", input.taint}] == ["b", input.taint, "z"]`,
+	`[x | some x in {"z", "b", input.taint}] == ["b", "clean", "z"]`,
+	// arguments that are changed
+	`read_write with input.policy.transform.arguments.path as "/x"`,
+	`count(input.policy.transform.arguments) == 1 with input.policy.transform.arguments.z as "rw"`,
+	`read_write with data.gate.settings as input.policy.transform.arguments with data.gate.settings.y as 1`,
+	// what the planner is known to do in its own way
+	`[1 | to_number(input.tool.name) > 3]`,
+	`not [1 | to_number(input.tool.name) > 3]`,
+	`k := "c"; l := "d"; data.gate.call.tree[k][l] == 2`,
+	`branched.y == 2`,
+	`input.taint == "clean"; input.tool.name == "a\u0000b"`,
+	`input.taint == "tainted"; input.tool.name in {"a", "b"}`,
 	// helpers that shadow, and odd but legal forms
 	`some taint in ["a", "b"]; taint == input.tool.name`,
 	`missing_tool(missing, input.tool.name)`,
@@ -152,7 +175,7 @@ var editConditions = []string{
 
 // And what the answer is made of.
 var editReasons = []string{
-	`"no"`, `""`,
+	`"no"`, `""`, `hex.decode("ff")`, `hex.decode("fe")`,
 	`input.tool.name`,
 	`sprintf("%s is stopped", [input.tool.name])`,
 	`sprintf("%v lacks %d", [input.tool.name, missing])`,
@@ -219,6 +242,12 @@ rated[name] := n if some n, name in ["a", "b", "mcp_x"]
 
 named_a if input.tool.name == "a"
 
+named contains input.tool.name
+
+read_write if input.policy.transform.arguments.mode == "rw"
+
+read_write if input.policy.transform.arguments.path == "/x"
+
 missing_tool(missing, tool) if {
 	missing == 8
 	tool == "a"
@@ -233,7 +262,14 @@ label_of("a") := "the letter" if {
 label_of(name) := name if name != "a"
 `
 
-const editSettings = `{"system": "this system", "blocked": ["a", "zz"], "quota": {"a": 2, "b": 1}}`
+const editSettings = `{"system": "this system", "blocked": ["a", "zz"], "quota": {"a": 2, "b": 1},
+	"list": [10, 20], "numbers": {"1": true}}`
+
+// Helpers that turn tables off altogether stand in a few of the edits only.
+var editOddities = []string{
+	"\ntree.a[x] := 1 if some x in [\"b\"]\n\ntree.c.d := 2\n",
+	"\nbranched.y := 1 if {\n\tinput.taint == \"clean\"\n} else := 2\n\nbranched[x] := 1 if some x in [\"z\"]\n",
+}
 
 // anEdit returns a copy of the policies with one to three random edits, and
 // what they are.
@@ -252,14 +288,26 @@ func anEdit(t testing.TB, seed uint64) (fstest.MapFS, string) {
 	const file = "gate/call/call.rego"
 	tree["gate/settings/data.json"] = &fstest.MapFile{Data: []byte(editSettings)}
 	text := string(tree[file].Data) + editHelpers
+	for _, oddity := range editOddities {
+		if r.IntN(12) == 0 {
+			text += oddity
+		}
+	}
 	var edits []string
 	for range 1 + r.IntN(3) {
 		var from, to string
 		switch r.IntN(8) {
 		case 0, 1, 2: // another step before all others
 			condition := pick(editConditions)
-			if r.IntN(3) == 0 {
+			switch r.IntN(4) {
+			case 0:
 				condition += "\n\t" + pick(editConditions)
+			case 1: // a text that only shows if the condition holds, or if it does not
+				condition += "\n\tstartswith(input.tool.name, \"x\")"
+			case 2:
+				if !strings.Contains(condition, ";") && !strings.HasPrefix(condition, "not ") && !strings.HasPrefix(condition, "some ") && !strings.HasPrefix(condition, "every ") {
+					condition = "not " + condition + "\n\tstartswith(input.tool.name, \"x\")"
+				}
 			}
 			from = `answer := {"outcome": "deny", "reason": input.policy.veto} if {`
 			outcome := pick([]string{"deny", "deny", "escalate"})

@@ -38,8 +38,8 @@ func (planner) PrepareForEval(ctx context.Context, policy *ir.Policy, _ ...rego.
 	return nil, errPlanOnly
 }
 
-// planOf returns the plan of the call's decision.
-func planOf(ctx context.Context, compiler *ast.Compiler, store storage.Store, texts *symbolic.Texts) (program *symbolic.Program, err error) {
+// planOf returns the plan of a rule.
+func planOf(ctx context.Context, rule string, compiler *ast.Compiler, store storage.Store, texts *symbolic.Texts) (program *symbolic.Program, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // OPA's planner, at something it does not know
 			err = fmt.Errorf("OPA cannot plan the policies: %v", cause)
@@ -49,7 +49,7 @@ func planOf(ctx context.Context, compiler *ast.Compiler, store storage.Store, te
 	compiling.Lock()
 	defer compiling.Unlock()
 	var policy *ir.Policy
-	_, err = rego.New(rego.Query(symbolic.Result+" = "+callQuery), rego.Compiler(compiler), rego.Store(store), rego.Target(planTarget)).
+	_, err = rego.New(rego.Query(symbolic.Result+" = "+rule), rego.Compiler(compiler), rego.Store(store), rego.Target(planTarget)).
 		PrepareForEval(context.WithValue(ctx, planKey{}, &policy))
 	if policy == nil {
 		return nil, fmt.Errorf("OPA cannot plan the policies: %w", err)
@@ -62,5 +62,5 @@ func planOf(ctx context.Context, compiler *ast.Compiler, store storage.Store, te
 	if !ok {
 		return nil, fmt.Errorf("the store reads data as %T", read)
 	}
-	return symbolic.New(policy, data, texts)
+	return symbolic.New(policy, compiler.Modules, data, texts)
 }

@@ -6,7 +6,6 @@ import "unsafe"
 type Stats struct {
 	Compiled    int    `json:"compiled"`      // cells of calls that are answered without OPA
 	Interpreted int    `json:"interpreted"`   // cells of calls that OPA decides each time
-	Unlike      uint64 `json:"unlike"`        // of them: the policies' plan says another thing than OPA
 	Tools       int    `json:"tools"`         // tools with a table of their own
 	Evaluations uint64 `json:"evaluations"`   // calls that were left to OPA and that it decided
 	Bytes       int    `json:"bytes"`         // memory of tables and answers
@@ -17,9 +16,12 @@ type Stats struct {
 // Stats counts what was compiled so far. It goes through all tables.
 func (e *Evaluator) Stats() Stats {
 	m := e.compiled
-	s := Stats{Evaluations: m.misses.Load(), Unlike: m.unlike.Load()}
+	s := Stats{Evaluations: m.misses.Load()}
 	if p := m.planned.Load(); p != nil && p.err != nil {
 		s.Off = p.err.Error()
+	}
+	if m.off.Load() {
+		s.Off = "the plan of the policies said of one call another thing than OPA"
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

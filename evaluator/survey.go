@@ -223,12 +223,12 @@ func (w *surveyor) literals(expression string) {
 	}
 }
 
-// confirm asks OPA about one call of each class. The cells of a class about
-// which OPA says another thing are left to it.
+// confirm asks OPA about one call of each class. If OPA says another thing about
+// one, the plan is not what OPA does, and all calls are left to it.
 func (s *Survey) confirm(ctx context.Context) error {
-	var distrusted sync.Map // classes
+	var unlike atomic.Bool
 	err := overPages(ctx, nil, func(page int) error {
-		for n := page * pageCells; n < (page+1)*pageCells; n++ {
+		for n := page * pageCells; n < (page+1)*pageCells && !unlike.Load(); n++ {
 			c := s.cells[n]
 			if !c.decided || c.confirmed.Swap(true) {
 				continue
@@ -239,15 +239,18 @@ func (s *Survey) confirm(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if got := c.outcome(call); err != nil || !got.Equal(want) {
-				distrusted.Store(c, true)
+				unlike.Store(true)
 			}
 		}
 		return nil
 	})
-	for n, c := range s.cells {
-		if _, ok := distrusted.Load(c); ok {
-			s.cells[n] = &class{cell: interpreted}
+	if unlike.Load() {
+		left := &class{cell: interpreted}
+		for n := range s.cells {
+			s.cells[n] = left
 		}
+		s.Incomplete = append(s.Incomplete, Blocker{Cells: Cells,
+			Why: "the plan of the policies says another thing than OPA, which was asked about each call"})
 	}
 	return err
 }

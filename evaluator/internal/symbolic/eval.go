@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/ir"
@@ -166,10 +165,9 @@ func (f *frame) create(l ir.Local, v ast.Value, h holes) {
 type control int
 
 const (
-	next   control = -1
-	leave  control = -2
-	fail   control = 0 // an undefined or false statement leaves its block
-	unwind control = 3 // a dynamic call without a value leaves the blocks planned around it
+	next  control = -1
+	leave control = -2
+	fail  control = 0 // an undefined or false statement leaves its block
 )
 
 func (m *machine) block(f *frame, b *ir.Block) (control, error) {
@@ -269,8 +267,8 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 		return m.with(f, s)
 	case *ir.CallStmt:
 		return m.call(f, s)
-	case *ir.CallDynamicStmt:
-		return m.callDynamic(f, s)
+	case *ir.CallDynamicStmt: // its plan misses rules that OPA would find
+		return fail, because(false, "chooses a rule by a value")
 
 	case *ir.AssignVarStmt:
 		f.set(s.Target, m.read(f, s.Source))
@@ -385,6 +383,9 @@ func (m *machine) scan(f *frame, s *ir.ScanStmt) (control, error) {
 	case ast.Object:
 		v.Foreach(func(key, value *ast.Term) { keys, values = append(keys, key), append(values, value) })
 	case ast.Set:
+		if m.unsorted && v.Len() > 1 {
+			return fail, because(false, "goes through a set, in a policy that writes sets down with something computed in them")
+		}
 		keys = v.Slice()
 		values = keys
 	}
@@ -406,7 +407,7 @@ func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
 	for i, index := range s.Path {
 		path[i] = m.strings[index]
 	}
-	replaced, err := upsert(saved, path, m.read(f, s.Value))
+	replaced, err := m.upsert(saved, path, m.read(f, s.Value))
 	if err != nil {
 		return fail, err
 	}
@@ -422,13 +423,16 @@ func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
 }
 
 // upsert returns document with v at path.
-func upsert(document value, path []*ast.Term, v value) (value, error) {
+func (m *machine) upsert(document value, path []*ast.Term, v value) (value, error) {
 	if len(path) == 0 {
 		return v, nil
 	}
 	out := ast.NewObject()
 	var child value
 	if document.Term != nil {
+		if m.texts.Opaque(document.Value) {
+			return value{}, because(false, "replaces a part of the arguments")
+		}
 		object, ok := document.Value.(ast.Object)
 		if !ok {
 			return value{}, because(false, "replaces a part of what is not an object")
@@ -440,7 +444,7 @@ func upsert(document value, path []*ast.Term, v value) (value, error) {
 			}
 		})
 	}
-	inner, err := upsert(child, path[1:], v)
+	inner, err := m.upsert(child, path[1:], v)
 	if err != nil {
 		return value{}, err
 	}
@@ -464,38 +468,6 @@ func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
 	}
 	f.set(s.Result, v)
 	return defined(v.Term != nil), err
-}
-
-func (m *machine) callDynamic(f *frame, s *ir.CallDynamicStmt) (control, error) {
-	path := make([]string, len(s.Path))
-	for i, o := range s.Path {
-		step := m.read(f, o)
-		if step.Term == nil {
-			return fail, nil
-		}
-		if step.holes != 0 {
-			return fail, because(step.holes.only(Tool), "chooses a rule by a text")
-		}
-		text, ok := step.Value.(ast.String)
-		if !ok {
-			return fail, nil
-		}
-		path[i] = string(text)
-	}
-	fn, ok := m.paths[strings.Join(path, "\x00")]
-	if !ok {
-		return fail, nil
-	}
-	args := make([]value, len(s.Args))
-	for i, a := range s.Args {
-		args[i] = f.get(a)
-	}
-	v, err := m.apply(fn, args)
-	f.set(s.Result, v)
-	if v.Term == nil {
-		return unwind, err
-	}
-	return next, err
 }
 
 // apply calls a planned function.

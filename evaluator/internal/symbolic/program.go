@@ -20,8 +20,9 @@ type Program struct {
 	numbers []*ast.Term // the strings again, as numbers, where they are
 	files   []string
 	funcs   map[string]*function
-	paths   map[string]*function // by path, for calls that compute it
 	sets    map[*ir.MakeSetStmt]literalSet
+
+	unsorted bool // OPA goes through some sets in another order
 }
 
 // A literalSet is a set of strings that is written down in the policy: the
@@ -40,17 +41,22 @@ type function struct {
 // Result is the variable to which the planned query binds the answer.
 const Result = "answer"
 
-// New takes a plan of one query, which binds [Result], and the base documents
-// under data. The marks in documents that it evaluates are those of texts.
-func New(policy *ir.Policy, data ast.Value, texts *Texts) (*Program, error) {
+// New takes a plan of one query, which binds [Result], the modules that it was
+// made from, and the base documents under data. The marks in documents that it
+// evaluates are those of texts. It refuses modules whose plan is known to do
+// another thing than OPA does.
+func New(policy *ir.Policy, modules map[string]*ast.Module, data ast.Value, texts *Texts) (*Program, error) {
+	if err := faithful(modules); err != nil {
+		return nil, err
+	}
 	if policy.Plans == nil || len(policy.Plans.Plans) != 1 {
 		return nil, errors.New("the plan is not of one query")
 	}
 	if texts.In(data) {
 		return nil, errors.New("the data holds a mark")
 	}
-	p := &Program{policy: policy, data: ast.NewTerm(data), texts: texts,
-		funcs: map[string]*function{}, paths: map[string]*function{}, sets: map[*ir.MakeSetStmt]literalSet{}}
+	p := &Program{policy: policy, unsorted: computedSets(modules), data: ast.NewTerm(data), texts: texts,
+		funcs: map[string]*function{}, sets: map[*ir.MakeSetStmt]literalSet{}}
 	for _, s := range policy.Static.Strings {
 		p.strings = append(p.strings, ast.StringTerm(s.Value))
 		var number *ast.Term
@@ -70,7 +76,6 @@ func New(policy *ir.Policy, data ast.Value, texts *Texts) (*Program, error) {
 			return nil, fmt.Errorf("the plan has the function %s twice", f.Name)
 		}
 		p.funcs[f.Name] = fn
-		p.paths[strings.Join(f.Path, "\x00")] = fn
 	}
 	return p, nil
 }
@@ -80,7 +85,7 @@ func New(policy *ir.Policy, data ast.Value, texts *Texts) (*Program, error) {
 func (p *Program) Uses(rule string) bool {
 	for name := range p.funcs {
 		_, planned, _ := strings.Cut(name, ".") // the first part counts shadowed copies
-		if planned == rule || strings.HasPrefix(rule, planned+".") {
+		if planned == rule || strings.HasPrefix(rule, planned+".") || strings.HasPrefix(rule, planned+"[") {
 			return true
 		}
 	}

@@ -81,7 +81,7 @@ func (t *Texts) Holds(h Hole, text string) bool { return strings.Contains(text, 
 // Opaque reports whether v stands for a rewrite's arguments as a whole.
 func (t *Texts) Opaque(v ast.Value) bool {
 	object, ok := v.(ast.Object)
-	return ok && object.Len() == 1 && object.Get(t.key) != nil
+	return ok && object.Get(t.key) != nil
 }
 
 // holes is a set of them, a bit for each.

@@ -153,12 +153,19 @@ func (m *machine) dot(source, key value) (value, error) {
 		return value{}, because(false, "looks into the arguments")
 	}
 	if key.holes != 0 {
-		return value{}, m.lookup(source, key)
+		return m.lookup(source, key)
 	}
 	switch s := source.Value.(type) {
 	case ast.Object:
-		return m.part(source, s.Get(key.Term)), nil
+		v := s.Get(key.Term)
+		if n, ok := key.Value.(ast.Number); ok && v == nil && s.Get(ast.StringTerm(string(n))) != nil {
+			return value{}, because(false, "looks for a number where a text of it is a key")
+		}
+		return m.part(source, v), nil
 	case *ast.Array:
+		if _, ok := key.Value.(ast.Number); !ok { // in data, OPA takes some texts for an index
+			return value{}, because(false, "indexes a list by what is no number")
+		}
 		return m.part(source, s.Get(key.Term)), nil
 	case ast.Set:
 		if source.holes != 0 {
@@ -171,22 +178,31 @@ func (m *machine) dot(source, key value) (value, error) {
 	return value{}, nil
 }
 
-// lookup looks a key with a mark up in source. It finds nothing: the answer is
-// for tools of other names than source has.
-func (m *machine) lookup(source, key value) error {
+// lookup looks a key with a mark up in source. If it finds nothing, the answer
+// is for tools of other names than source has.
+func (m *machine) lookup(source, key value) (value, error) {
 	var keys []*ast.Term
 	switch s := source.Value.(type) {
 	case ast.Object:
 		keys = s.Keys()
 	case ast.Set:
 		keys = s.Slice()
-	} // nothing else has a text as its index
+	case *ast.Array: // in data, OPA takes some texts for an index
+		return value{}, because(key.holes.only(Tool), "indexes a list by a text")
+	}
 	for _, k := range keys {
-		if _, err := m.equal(key, m.part(source, k)); err != nil {
-			return err
+		same, err := m.equal(key, m.part(source, k))
+		if err != nil {
+			return value{}, err
+		}
+		if same {
+			if object, ok := source.Value.(ast.Object); ok {
+				return m.part(source, object.Get(k)), nil
+			}
+			return key, nil
 		}
 	}
-	return nil
+	return value{}, nil
 }
 
 func (m *machine) length(v value) (int, error) {
@@ -205,7 +221,7 @@ func (m *machine) length(v value) (int, error) {
 
 // own returns the value of a local for a change in place, by which it gets
 // more holes.
-func own[T ast.Value](f *frame, l ir.Local, more holes, clone func(T) T) (T, error) {
+func own[T ast.Value](m *machine, f *frame, l ir.Local, more holes, clone func(T) T) (T, error) {
 	var none T
 	if int(l) >= len(f.locals) || f.locals[l].Term == nil {
 		return none, because(false, "adds to what is not defined")
@@ -216,6 +232,7 @@ func own[T ast.Value](f *frame, l ir.Local, more holes, clone func(T) T) (T, err
 		return none, because(false, "adds to what is of another type")
 	}
 	if !at.fresh {
+		m.steps += size(v)
 		v = clone(v)
 		f.create(l, v, at.holes)
 	}
@@ -223,10 +240,22 @@ func own[T ast.Value](f *frame, l ir.Local, more holes, clone func(T) T) (T, err
 	return v, nil
 }
 
+// size is what a copy of v costs, in steps.
+func size(v ast.Value) int {
+	switch v := v.(type) {
+	case ast.Object:
+		return v.Len()
+	case ast.Set:
+		return v.Len()
+	}
+	return 0
+}
+
 func (m *machine) arrayAppend(f *frame, s *ir.ArrayAppendStmt) error {
 	v := m.read(f, s.Value)
-	array, err := own(f, s.Array, v.holes, func(a *ast.Array) *ast.Array { return a })
+	array, err := own(m, f, s.Array, v.holes, func(a *ast.Array) *ast.Array { return a })
 	if err == nil && v.Term != nil {
+		m.steps += array.Len() / 64 // it is copied, quickly
 		f.create(s.Array, array.Append(v.Term), f.locals[s.Array].holes)
 	}
 	return err
@@ -237,7 +266,7 @@ func (m *machine) setAdd(f *frame, s *ir.SetAddStmt) error {
 	if v.Term == nil {
 		return because(false, "adds what is not defined")
 	}
-	set, err := own(f, s.Set, v.holes, func(s ast.Set) ast.Set { return ast.NewSet(s.Slice()...) })
+	set, err := own(m, f, s.Set, v.holes, func(s ast.Set) ast.Set { return ast.NewSet(s.Slice()...) })
 	if err != nil {
 		return err
 	}
@@ -257,6 +286,7 @@ func (m *machine) insert(f *frame, into ir.Local, key, v value) error {
 	case object.Get(key.Term) == nil:
 		object.Insert(key.Term, v.Term)
 	default: // an object would not notice that what its hash rests on is replaced
+		m.steps += object.Len()
 		f.create(into, replace(object, key.Term, v.Term), f.locals[into].holes)
 	}
 	return nil
@@ -283,7 +313,7 @@ func (m *machine) owned(f *frame, l ir.Local, key, v value) (ast.Object, error) 
 	if key.holes != 0 {
 		return nil, because(key.holes.only(Tool), "makes a text the key of an object")
 	}
-	return own(f, l, v.holes, func(o ast.Object) ast.Object { return replace(o, nil, nil) })
+	return own(m, f, l, v.holes, func(o ast.Object) ast.Object { return replace(o, nil, nil) })
 }
 
 // replace returns a copy of an object with another value at key.

@@ -16,7 +16,7 @@ import (
 	"github.com/opa-gate/opa-gate/policies"
 )
 
-func initialised(t *testing.T) string {
+func initCopy(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "my")
 	if _, err := analysis.Init(dir); err != nil {
@@ -25,8 +25,8 @@ func initialised(t *testing.T) string {
 	return dir
 }
 
-// tree lists everything under dir, directories with a slash behind them.
-func tree(t *testing.T, dir string) []string {
+// initTree lists everything under dir, directories with a slash behind them.
+func initTree(t *testing.T, dir string) []string {
 	t.Helper()
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -62,7 +62,7 @@ func TestInitWritesAWorkingCopy(t *testing.T) {
 		}
 	}
 	var there []string
-	for _, name := range tree(t, dir) {
+	for _, name := range initTree(t, dir) {
 		if !strings.HasSuffix(name, "/") {
 			there = append(there, name)
 		}
@@ -110,7 +110,7 @@ func TestInitFillsAnEmptyDirectory(t *testing.T) {
 		t.Error("it is another directory now")
 	}
 	count := 0
-	for _, name := range tree(t, dir) {
+	for _, name := range initTree(t, dir) {
 		if !strings.HasSuffix(name, "/") {
 			count++
 		}
@@ -135,7 +135,7 @@ func TestInitLeavesAloneWhatIsThere(t *testing.T) {
 	if !strings.Contains(err.Error(), ".hidden, a, b, c, d and 2 more") {
 		t.Errorf("the message is %q", err)
 	}
-	if got := tree(t, dir); len(got) != 7 {
+	if got := initTree(t, dir); len(got) != 7 {
 		t.Errorf("afterwards there is %q", got)
 	}
 	if _, err := analysis.Init(filepath.Join(dir, "a")); err == nil {
@@ -151,7 +151,7 @@ func TestInitLeavesNothingBehind(t *testing.T) {
 		if _, err := analysis.Init(dir); err == nil {
 			t.Fatal("there is room for a name of 260 bytes")
 		}
-		if got := tree(t, filepath.Dir(filepath.Dir(dir))); len(got) != 0 {
+		if got := initTree(t, filepath.Dir(filepath.Dir(dir))); len(got) != 0 {
 			t.Errorf("left behind: %q", got)
 		}
 		return
@@ -163,7 +163,7 @@ func TestInitLeavesNothingBehind(t *testing.T) {
 	if _, err := analysis.Init(filepath.Join(parent, "my")); err == nil {
 		t.Fatal("it was written where nobody may write")
 	}
-	if got := tree(t, parent); len(got) != 0 {
+	if got := initTree(t, parent); len(got) != 0 {
 		t.Errorf("left behind: %q", got)
 	}
 }

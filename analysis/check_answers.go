@@ -1,0 +1,359 @@
+package analysis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/rego"
+	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+)
+
+const (
+	checkedCalls = 3072       // calls with the usual texts
+	textCalls    = 256        // calls for each text that the rules name, in three forms
+	maxTexts     = 24         // such texts
+	stride       = 0x9E3779B1 // a prime: steps of it spread over the domain evenly
+)
+
+// spreadCall returns call i of a spread. Three calls of four are kept such that
+// rules behind the first steps are reached: of calls taken by chance, nearly all
+// are vetoed, lack something, or ask for a person.
+func spreadCall(i int, texts callTexts) *capability.Call {
+	call := callOfKind(i*stride%callKinds, texts)
+	if i%4 == 0 {
+		return call
+	}
+	call.Policy.Vetoed, call.Policy.Veto = false, ""
+	call.Policy.RequiresHuman = i%4 == 3 && call.Policy.RequiresHuman
+	call.Policy.SandboxEscalation = i%4 == 3 && call.Policy.SandboxEscalation
+	if i%4 != 1 {
+		call.Grant.Base = capability.All
+	}
+	return call
+}
+
+// checkAnswers asks the policies about a spread of documents, and looks at what
+// they answer: that there is an answer, one, and of the right shape.
+func (c *checker) checkAnswers(ctx context.Context, uses *ruleUses) error {
+	if c.failed() {
+		return nil
+	}
+	if uses.network {
+		c.add(c.files[0].start(), SeverityWarning, CodeNotEvaluated,
+			"no answers were looked at: a decision calls a built-in of the network, and this would call it thousands of times")
+		return nil
+	}
+	e, err := evaluator.New(ctx, &evaluator.Options{Dir: c.dir})
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		c.add(c.files[0].start(), SeverityError, CodeLoad, "%v", err)
+		return nil
+	}
+	a := &answerChecker{checker: c, evaluator: e, asked: map[string]int{}, problems: map[string]*answerProblem{}}
+	for _, ask := range []func(context.Context) error{a.calls, a.skills, a.broken} {
+		if err := ask(ctx); err != nil {
+			return err
+		}
+	}
+	a.report(ctx)
+	return nil
+}
+
+// An answerChecker collects what is wrong with answers, each problem once.
+type answerChecker struct {
+	*checker
+	evaluator *evaluator.Evaluator
+	asked     map[string]int // documents, by the rule that decides them
+	mu        sync.Mutex     // of problems
+	problems  map[string]*answerProblem
+}
+
+// An answerProblem is what is wrong with some answers.
+type answerProblem struct {
+	rule     string // that was asked
+	err      error
+	document []byte // the first that shows it, as policies see it
+	shown    []byte // the same, as short as it can be written
+	count    int
+}
+
+// note records what is wrong with the answer to one document.
+func (a *answerChecker) note(rule string, err error, document, shown []byte) {
+	key := rule + " " + err.Error()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.problems[key]
+	if p == nil {
+		p = &answerProblem{rule: rule, err: err, document: document, shown: shown}
+		a.problems[key] = p
+	}
+	p.count++
+	if cmp.Or(cmp.Compare(len(shown), len(p.shown)), bytes.Compare(shown, p.shown)) < 0 { // the same one in every run
+		p.document, p.shown = document, shown
+	}
+}
+
+func (a *answerChecker) calls(ctx context.Context) error {
+	var calls []*capability.Call
+	for i := range checkedCalls {
+		calls = append(calls, spreadCall(i, usualTexts))
+	}
+	for _, text := range a.texts(decisionRules[0]) {
+		// In front, behind and within: a rule may look for a part of the name.
+		forms := []string{text, text + "x", "x" + text}
+		for i := range textCalls {
+			calls = append(calls, spreadCall(i, callTexts{forms[i%len(forms)], text, text, usualTexts.arguments}))
+		}
+	}
+	engine := a.evaluator.Interpreter() // OPA itself: no two of these calls are of a kind
+	a.asked[decisionRules[0]] = len(calls)
+	return inParallel(ctx, len(calls), func(i int) {
+		if _, err := engine.Decide(ctx, calls[i]); err != nil && ctx.Err() == nil {
+			a.note(decisionRules[0], err, wireCall(calls[i], false), wireCall(calls[i], true))
+		}
+	})
+}
+
+// inParallel calls f with every number below n, on all processors, until ctx
+// ends. Its error is that of ctx.
+func inParallel(ctx context.Context, n int, f func(i int)) error {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	workers.Wait()
+	return ctx.Err()
+}
+
+// texts returns the texts with which rules that a decision depends on compare
+// something or compute: not those in answers, not those with blanks, which are
+// sentences, and not names that the gate knows.
+func (a *answerChecker) texts(decision string) []string {
+	known := map[string]bool{"": true}
+	for _, set := range schemaValues() {
+		for _, text := range set.texts {
+			known[text] = true
+		}
+	}
+	for _, d := range capability.Taxonomy() {
+		known[d.Name] = true
+	}
+	compiler, _ := a.evaluator.Policies()
+	uses := newRuleUses(compiler)
+	found := map[string]bool{}
+	for rule := range uses.byDecision {
+		if uses.byDecision[rule] != decision || rule.Module.Package.Path.String() == "data.gate.wire" {
+			continue
+		}
+		ast.NewGenericVisitor(func(x any) bool {
+			switch x := x.(type) {
+			case ast.Ref, ast.Object:
+				return true
+			case ast.String:
+				if text := string(x); !known[text] && !strings.ContainsAny(text, " \n") {
+					found[text] = true
+				}
+			}
+			return false
+		}).Walk(rule.Body)
+	}
+	texts := slices.Sorted(maps.Keys(found))
+	return texts[:min(len(texts), maxTexts)]
+}
+
+func (a *answerChecker) skills(ctx context.Context) error {
+	a.asked[decisionRules[1]] = skillKinds
+	return inParallel(ctx, skillKinds, func(i int) {
+		r := skillOfKind(i)
+		if _, err := a.evaluator.Skill(ctx, r); err != nil && ctx.Err() == nil {
+			document := wireSkill(r)
+			a.note(decisionRules[1], err, document, document)
+		}
+	})
+}
+
+// brokenDocuments break the schema, each in another way, of calls and of skills.
+var brokenDocuments = map[string][]string{
+	decisionRules[0]: {
+		`null`, `[]`, `{}`,
+		`{"tool": {"name": "t", "origin": "local-sandbox", "read_only": true}}`,
+		`{"tool": {"name": "t", "origin": "local-sandbox", "read_only": true}, "taint": "unknown"}`,
+		`{"tool": {"name": "t", "origin": "somewhere"}, "taint": "clean"}`,
+		`{"tool": {"name": "t", "origin": "local-sandbox", "read_only": true}, "taint": "clean", "policy": {"veto": 1}}`,
+		`{"tool": {"name": "t", "origin": "local-sandbox", "read_only": true}, "taint": "clean", "policy": {"transform": {"kind": "x"}}}`,
+		`{"tool": {"name": "t", "origin": "local-sandbox", "read_only": true}, "taint": "clean", "verdict": {"veto": "no"}}`,
+	},
+	decisionRules[1]: {
+		`null`, `[]`, `{}`,
+		`{"skill": "s", "requested": "root"}`,
+		`{"skill": "s", "requested": "read_only", "provenance": {"scanned": "yes"}}`,
+		`{"skill": "s", "requested": "read_only", "approved": true}`,
+	},
+}
+
+// errBroken is what is wrong with the answer to a broken document.
+type errBroken string
+
+func (e errBroken) Error() string { return string(e) }
+
+// broken asks about documents that break the schema. The program refuses those
+// before any rule sees them, a stock OPA does not.
+func (a *answerChecker) broken(ctx context.Context) error {
+	for _, rule := range decisionRules {
+		for _, document := range brokenDocuments[rule] {
+			value, err := a.evaluate(ctx, rule, []byte(document), nil)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			problem := ""
+			switch answer, _ := value.(map[string]any); {
+			case err != nil:
+				problem = "fails: " + err.Error()
+			case value == nil:
+				problem = "has no answer"
+			case answer["outcome"] != "deny":
+				problem = fmt.Sprintf("is answered with %v", answer["outcome"])
+			}
+			if problem != "" {
+				a.note(rule, errBroken(problem), []byte(document), []byte(document))
+			}
+		}
+	}
+	return nil
+}
+
+// evaluate has OPA answer one document; nil means that it is undefined.
+func (a *answerChecker) evaluate(ctx context.Context, rule string, document []byte, tracer topdown.QueryTracer) (any, error) {
+	input, err := ast.ValueFromReader(bytes.NewReader(document))
+	if err != nil {
+		return nil, err
+	}
+	compiler, store := a.evaluator.Policies()
+	var q rego.PreparedEvalQuery
+	evaluator.WhileCompiling(func() {
+		q, err = rego.New(rego.Query(rule), rego.Compiler(compiler), rego.Store(store), rego.StrictBuiltinErrors(true)).PrepareForEval(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	options := []rego.EvalOption{rego.EvalParsedInput(input)}
+	if tracer != nil {
+		options = append(options, rego.EvalQueryTracer(tracer))
+	}
+	results, err := q.Eval(ctx, options...)
+	if err != nil || len(results) == 0 {
+		return nil, err
+	}
+	return results[0].Expressions[0].Value, nil
+}
+
+// report turns the problems into findings.
+func (a *answerChecker) report(ctx context.Context) {
+	for _, key := range slices.Sorted(maps.Keys(a.problems)) {
+		p := a.problems[key]
+		compiler, _ := a.evaluator.Policies()
+		at := compiler.GetRulesExact(ast.MustParseRef(p.rule))[0].Location
+		kind := "calls"
+		if p.rule == decisionRules[1] {
+			kind = "skills"
+		}
+		example := fmt.Sprintf("for instance for %s (%d of %d %s that were looked at)", shortJSON(p.shown), p.count, a.asked[p.rule], kind)
+		var evaluation *topdown.Error
+		var answer *evaluator.AnswerError
+		var broken errBroken
+		switch {
+		case errors.As(p.err, &evaluation):
+			if evaluation.Location != nil && evaluation.Location.File != "" {
+				at = evaluation.Location
+			}
+			if evaluation.Code != topdown.ConflictErr {
+				a.add(at, SeverityError, CodeEvaluation, "%s, %s", evaluation.Message, example)
+				continue
+			}
+			a.conflict(ctx, p, at, evaluation, example)
+		case errors.As(p.err, &answer):
+			where := "the answer"
+			if answer.Pointer != "" {
+				where += " at " + answer.Pointer
+			}
+			a.add(at, SeverityError, CodeNotADecision, "%s has not the shape of a decision: %s, %s", where, answer.Problem, example)
+		case errors.As(p.err, &broken):
+			a.add(at, SeverityError, CodeBrokenDocument,
+				"a document that breaks the schema must be denied on any OPA, and %s %s; data.gate.wire has the rules that find such documents", shortJSON(p.shown), broken)
+		case errors.Is(p.err, evaluator.ErrUndefined):
+			a.add(at, SeverityError, CodeNoAnswer, "there is no answer, %s; give the rule a default that denies", example)
+		default:
+			a.add(at, SeverityError, CodeEvaluation, "%v, %s", p.err, example)
+		}
+	}
+}
+
+// conflict evaluates the document again to see which rules were at odds.
+func (a *answerChecker) conflict(ctx context.Context, p *answerProblem, at *ast.Location, e *topdown.Error, example string) {
+	seen := &exitTracer{}
+	_, _ = a.evaluate(ctx, p.rule, p.document, seen)
+	var second *ast.Rule
+	var others []*ast.Rule
+	for _, rule := range slices.Backward(seen.rules) {
+		switch {
+		case second == nil && rule.Location.Row == at.Row && rule.Location.File == at.File:
+			second = rule
+		case second != nil && rule.Ref().Equal(second.Ref()) && rule != second && !slices.Contains(others, rule):
+			others = append(others, rule)
+		}
+	}
+	if second == nil || len(others) == 0 {
+		a.add(at, SeverityError, CodeConflict, "%s, %s", e.Message, example)
+		return
+	}
+	slices.SortFunc(others, func(x, y *ast.Rule) int {
+		return cmp.Or(cmp.Compare(x.Location.File, y.Location.File), cmp.Compare(x.Location.Row, y.Location.Row))
+	})
+	a.add(at, SeverityError, CodeConflict, "%s has two values: this rule and the one at %s:%d both apply, %s; make one of them an else of the other, or exclude its case",
+		second.Ref(), others[0].Location.File, others[0].Location.Row, example)
+}
+
+// An exitTracer keeps the rules that applied, in order.
+type exitTracer struct{ rules []*ast.Rule }
+
+func (*exitTracer) Enabled() bool               { return true }
+func (*exitTracer) Config() topdown.TraceConfig { return topdown.TraceConfig{} }
+func (t *exitTracer) TraceEvent(e topdown.Event) {
+	if rule, ok := e.Node.(*ast.Rule); ok && e.Op == topdown.ExitOp {
+		t.rules = append(t.rules, rule)
+	}
+}
+
+// shortJSON writes a document on one line, cut where it gets too long to read.
+func shortJSON(document []byte) string {
+	const longest = 400
+	var buf bytes.Buffer
+	if json.Compact(&buf, document) != nil {
+		return string(document)
+	}
+	if text := []rune(buf.String()); len(text) > longest {
+		return string(text[:longest]) + "…"
+	}
+	return buf.String()
+}

@@ -1,0 +1,260 @@
+package analysis
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/format"
+	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/opa-gate/opa-gate/evaluator"
+)
+
+// A checkFile is one file of a directory of policies.
+type checkFile struct {
+	name   string // within the directory, with slashes
+	text   []byte
+	module *ast.Module // nil if it is data, or not Rego
+	err    error       // why it is no module
+}
+
+func (f *checkFile) rego() bool { return strings.HasSuffix(f.name, ".rego") }
+
+func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.rego") }
+
+// maxCheckedFile bounds each file, as the evaluator does.
+const maxCheckedFile = 64 << 20
+
+// readCheckFiles reads what the evaluator reads of dir, and the tests.
+func readCheckFiles(dir string) ([]*checkFile, error) {
+	if err := checkDirectory(dir); err != nil {
+		return nil, err
+	}
+	var files []*checkFile
+	rego := 0
+	root := os.DirFS(dir)
+	err := fs.WalkDir(root, ".", func(name string, entry fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if name != "." && strings.HasPrefix(base, ".") {
+				return fs.SkipDir
+			}
+			return nil
+		case !strings.HasSuffix(base, ".rego") && base != "data.json" && base != "data.yaml":
+			return nil
+		}
+		info, err := fs.Stat(root, name)
+		switch {
+		case err != nil:
+			return err
+		case !info.Mode().IsRegular():
+			return fmt.Errorf("%s is not a regular file", filepath.Join(dir, name))
+		case info.Size() > maxCheckedFile:
+			return fmt.Errorf("%s has %d bytes, more than %d", filepath.Join(dir, name), info.Size(), maxCheckedFile)
+		}
+		text, err := fs.ReadFile(root, name)
+		if err != nil {
+			return err
+		}
+		f := &checkFile{name: name, text: text}
+		if f.rego() {
+			f.parse()
+			if !isTestFile(name) {
+				rego++
+			}
+		}
+		files = append(files, f)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case rego == 0:
+		return nil, fmt.Errorf("%s: there is no .rego file (tests do not count)", dir)
+	}
+	return files, nil
+}
+
+func (f *checkFile) parse() {
+	f.module, f.err = ast.ParseModuleWithOpts(f.name, string(f.text), ast.ParserOptions{ProcessAnnotation: true})
+}
+
+// start is where a finding about a whole file is.
+func (f *checkFile) start() *ast.Location { return &ast.Location{File: f.name, Row: 1, Col: 1} }
+
+// modules returns the files that are Rego, by name.
+func (c *checker) modules(tests bool) map[string]*ast.Module {
+	modules := map[string]*ast.Module{}
+	for _, f := range c.files {
+		if f.module != nil && (tests || !isTestFile(f.name)) {
+			modules[f.name] = f.module
+		}
+	}
+	return modules
+}
+
+// checkFormat finds the files that are not formatted, or rewrites them.
+func (c *checker) checkFormat(fix bool) (fixed []string, err error) {
+	for _, f := range c.files {
+		if f.module == nil {
+			continue
+		}
+		want, err := format.SourceWithOpts(f.name, f.text, format.Opts{RegoVersion: ast.RegoV1})
+		switch {
+		case err != nil:
+			c.add(f.start(), SeverityError, CodeUnformatted, "it cannot be formatted: %v", err)
+		case bytes.Equal(want, f.text):
+		case fix:
+			if err := replaceFile(filepath.Join(c.dir, filepath.FromSlash(f.name)), want); err != nil {
+				return fixed, err
+			}
+			fixed = append(fixed, f.name)
+			f.text = want
+			f.parse() // places have moved
+		default:
+			line := firstDifference(f.text, want)
+			c.add(&ast.Location{File: f.name, Row: line, Col: 1}, SeverityError, CodeUnformatted,
+				"it is not formatted from this line on; --fix rewrites it")
+		}
+	}
+	return fixed, nil
+}
+
+// firstDifference returns the first line, counted from 1, that differs.
+func firstDifference(a, b []byte) int {
+	line := 1
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			break
+		}
+		if a[i] == '\n' {
+			line++
+		}
+	}
+	return line
+}
+
+// replaceFile puts text in the place of a file, whole or not at all.
+func replaceFile(name string, text []byte) (err error) {
+	name, err = filepath.EvalSymlinks(name) // the file is rewritten, not the link to it
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(name), ".fix-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(tmp.Name())
+		}
+	}()
+	_, err = tmp.Write(text)
+	err = errors.Join(err, tmp.Chmod(info.Mode().Perm()), tmp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), name)
+}
+
+// checkSyntax reports the files that are not Rego.
+func (c *checker) checkSyntax() {
+	for _, f := range c.files {
+		var list ast.Errors
+		switch {
+		case f.err == nil:
+		case errors.As(f.err, &list):
+			for i, e := range list {
+				if i+1 < len(list) && e.Location == list[i+1].Location && strings.HasPrefix(list[i+1].Message, e.Message) {
+					continue // the next one says it and more
+				}
+				at := e.Location
+				if at == nil {
+					at = f.start()
+				}
+				c.add(at, SeverityError, CodeSyntax, "%s", evaluator.Describe(e))
+			}
+		default:
+			c.add(f.start(), SeverityError, CodeSyntax, "%v", f.err)
+		}
+	}
+}
+
+// checkData reads the data files into c.data, beside the program's own facts.
+func (c *checker) checkData() {
+	c.data = map[string]any{}
+	for _, f := range c.files {
+		if f.rego() {
+			continue
+		}
+		var v any
+		if err := util.Unmarshal(f.text, &v); err != nil {
+			c.add(f.dataError(err), SeverityError, CodeData, "it cannot be read: %s", strings.Join(strings.Fields(err.Error()), " "))
+			continue
+		}
+		if folder := path.Dir(f.name); folder != "." {
+			tokens := strings.Split(folder, "/")
+			for i := len(tokens) - 1; i >= 0; i-- {
+				v = map[string]any{tokens[i]: v}
+			}
+		}
+		object, ok := v.(map[string]any)
+		if !ok {
+			c.add(f.start(), SeverityError, CodeData, "the data at the root must be an object")
+			continue
+		}
+		if at := mergeData(c.data, object, ""); at != "" {
+			c.add(f.start(), SeverityError, CodeData, "data at %s stands in another file too", at)
+		}
+	}
+	mergeData(c.data, map[string]any{"gate": map[string]any{
+		"facts":    evaluator.Facts(),
+		"settings": map[string]any{"system": ""}, // --system gives it
+	}}, "")
+}
+
+// dataError finds the place that a JSON error names by its offset.
+func (f *checkFile) dataError(err error) *ast.Location {
+	at := f.start()
+	if offset, ok := jsonOffset(err); ok && strings.HasSuffix(f.name, ".json") {
+		before := f.text[:min(int(offset), len(f.text))]
+		at.Row = bytes.Count(before, []byte("\n")) + 1
+		at.Col = max(len(before)-bytes.LastIndexByte(before, '\n')-1, 1)
+	}
+	return at
+}
+
+// mergeData adds from to into, and returns where both have a value, if they do.
+func mergeData(into, from map[string]any, at string) string {
+	clash := ""
+	for key, value := range from {
+		old, there := into[key]
+		oldObject, a := old.(map[string]any)
+		newObject, b := value.(map[string]any)
+		switch {
+		case !there:
+			into[key] = value
+		case a && b:
+			if where := mergeData(oldObject, newObject, at+"/"+key); where != "" {
+				clash = where
+			}
+		default:
+			clash = at + "/" + key
+		}
+	}
+	return clash
+}

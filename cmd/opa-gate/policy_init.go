@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+func newPolicyInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init DIR",
+		Short: "Write a working copy of the built-in policies to edit",
+		Long: `Init writes a working copy of the built-in policies to DIR: the rules and their
+tests, the schemas of the documents, a file of invariants to add to, settings for
+editors, and a README that says what each file is.
+
+DIR is made if it does not exist. If it holds anything, nothing is written.`,
+		Example: "  opa-gate policy init my-policies",
+		Args:    oneDirectory,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			files, err := analysis.Init(args[0])
+			if err != nil {
+				return fmt.Errorf("policy init: %w", err)
+			}
+			p := &printer{Writer: bufio.NewWriter(cmd.OutOrStdout()), colour: wantsColour(cmd.OutOrStdout())}
+			dir := wire.Printable(args[0])
+			_, _ = fmt.Fprintf(p, "%s holds the built-in policies, %s; its README.md says what each is.\n", dir, counted(len(files), "file", "files"))
+			p.title("next")
+			ask := "opa-gate decide --policies " + quoted(args[0]) + " call.json"
+			for _, step := range []struct{ command, does string }{
+				{"check", "after each change: it compiles, is formatted, answers with decisions"},
+				{"test", "pass the tests, and see what they leave out"},
+				{"verify", "hold every decision there is against the invariants"},
+				{"watch", "all of that each time a file is saved"},
+			} {
+				for _, other := range cmd.Parent().Commands() {
+					if other.Name() == step.command {
+						next(p, "opa-gate policy "+step.command+" "+quoted(args[0]), len(ask), step.does)
+					}
+				}
+			}
+			next(p, ask, len(ask), "ask them")
+			return p.Flush()
+		},
+	}
+}
+
+// next writes a command to run, and what for.
+func next(p *printer, command string, width int, does string) {
+	pad(p, "  "+command, 2+width+2)
+	p.paint(faint, "# "+does, 0)
+	_ = p.WriteByte('\n')
+}
+
+// quoted writes a name such that a shell takes it for one word.
+func quoted(name string) string {
+	if name != "" && strings.IndexFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-/+,:@%", r))
+	}) < 0 {
+		return name
+	}
+	return "'" + strings.ReplaceAll(wire.Printable(name), "'", `'\''`) + "'"
+}
+
+// oneDirectory accepts the name of one directory.
+func oneDirectory(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return fmt.Errorf("%s needs a directory, as in: %s DIR", strings.TrimPrefix(cmd.CommandPath(), "opa-gate "), cmd.CommandPath())
+	case len(args) > 1:
+		return fmt.Errorf("%s takes one directory, got %d", strings.TrimPrefix(cmd.CommandPath(), "opa-gate "), len(args))
+	case args[0] == "":
+		return errors.New("expected a directory, got an empty name")
+	}
+	return nil
+}

@@ -77,7 +77,8 @@ type rowView struct {
 
 type squareView struct {
 	Title         string
-	Changed, Same bool // changed though the outcomes that occur are the same
+	Changed       bool
+	Same          string // instead of After: the outcomes that occur are the same, and this changed
 	Before, After []outcomeView
 }
 
@@ -133,7 +134,7 @@ func (d *Difference) page() *pageView {
 
 func (c *Change) view() changeView {
 	v := changeView{Skill: c.Kind == "skill", From: outcomeOf(c.From), To: outcomeOf(c.To),
-		Inputs: number(c.Inputs, "input", "inputs"), Example: documentLine(c.Example)}
+		Inputs: number(c.Inputs, "input", "inputs"), Example: documentLine(c.Example), Contrasts: c.contrasts()}
 	if c.From == c.To {
 		v.Same = strings.TrimPrefix(c.turn(), c.From+" ")
 	}
@@ -142,10 +143,6 @@ func (c *Change) view() changeView {
 	}
 	if len(v.Phrases) == 0 {
 		v.Phrases = []string{c.subject()}
-	}
-	for _, t := range c.contrasts() {
-		before, after := excerpts(orNone(t.Before), orNone(t.After))
-		v.Contrasts = append(v.Contrasts, contrast{show(t.Member), before, after})
 	}
 	return v
 }
@@ -230,7 +227,13 @@ func (m *matrixView) row(origin, capability string) *rowView {
 }
 
 func (s *Square) view() squareView {
-	v := squareView{Changed: s.Changed, Same: slices.Equal(s.Before, s.After)}
+	v := squareView{Changed: s.Changed}
+	if s.Changed && slices.Equal(s.Before, s.After) {
+		v.Same = "in other words" // all that one outcome leaves
+		if len(s.Before) > 1 {
+			v.Same = "for other calls or in other words"
+		}
+	}
 	for _, name := range s.Before {
 		v.Before = append(v.Before, outcomeOf(name))
 	}
@@ -242,8 +245,8 @@ func (s *Square) view() squareView {
 	switch {
 	case !s.Changed:
 		v.Title += before + ", unchanged"
-	case v.Same:
-		v.Title += "changed, " + before + " before and after, but for other calls or in other words"
+	case v.Same != "":
+		v.Title += "changed, " + before + " " + v.Same
 	default:
 		v.Title += "changed, before " + before + ", after " + after
 	}

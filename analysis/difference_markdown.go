@@ -78,8 +78,7 @@ func (c *Change) markdownExample(row int) string {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		before, after := excerpts(orNone(t.Before), orNone(t.After))
-		fmt.Fprintf(&b, "- %s: %s → %s\n", markdownText(t.Member), markdownCode(before), markdownCode(after))
+		fmt.Fprintf(&b, "- %s: %s → %s\n", markdownText(t.Member), markdownCode(t.Before), markdownCode(t.After))
 	}
 	return b.String()
 }

@@ -43,8 +43,7 @@ func (d *Difference) WriteText(w io.Writer, colour bool) error {
 			detail("example", documentLine(c.Example))
 			if c.From == c.To || c.From == "error" || c.To == "error" { // else the outcome says it
 				for _, t := range c.contrasts() {
-					before, after := excerpts(orNone(t.Before), orNone(t.After))
-					detail(wire.Printable(t.Member), before+" → "+after)
+					detail(t.Member, t.Before+" → "+t.After)
 				}
 			}
 		}

@@ -125,7 +125,8 @@ func (c *Change) summary() string {
 }
 
 // A contrast is a member of the two answers to the example that is not the
-// same in both, as JSON. One that an answer lacks is "".
+// same in both, on one line, as plain words where these tell the two apart.
+// Nothing in it acts on a terminal.
 type contrast struct{ Member, Before, After string }
 
 // contrasts lists what is not the same in the two answers, the reason first.
@@ -153,24 +154,47 @@ func (c *Change) contrasts() []contrast {
 		if names, ok := strings.CutSuffix(member, "_mask"); ok && before[names] != after[names] {
 			continue
 		}
-		if member != "outcome" && before[member] != after[member] {
-			list = append(list, contrast{member, before[member], after[member]})
+		if member == "outcome" || before[member] == after[member] {
+			continue
 		}
+		a, b := plainly(before[member]), plainly(after[member])
+		if a == b {
+			a, b = orNone(before[member]), orNone(after[member])
+		}
+		a, b = excerpts(a, b)
+		list = append(list, contrast{wire.Printable(shorten(member)), a, b})
 	}
 	return list
 }
 
-// flatten returns the members of an object by their path. What is no object is
-// one member without a name.
+// plainly returns a value without the signs of JSON: a text as it reads, names
+// one after the other.
+func plainly(value string) string {
+	var text string
+	var names []string
+	switch {
+	case value == "":
+		return orNone(value)
+	case json.Unmarshal([]byte(value), &text) == nil:
+		return wire.Printable(orNone(text))
+	case json.Unmarshal([]byte(value), &names) == nil:
+		return wire.Printable(orNone(strings.Join(names, ", ")))
+	}
+	return value
+}
+
+// flatten returns the members of an object by their path, as JSON on one line.
+// What is no object is one member without a name; null is no member.
 func flatten(raw json.RawMessage) map[string]string {
 	members := map[string]string{}
 	var walk func(path string, raw json.RawMessage)
 	walk = func(path string, raw json.RawMessage) {
 		var object map[string]json.RawMessage
-		if text := bytes.TrimSpace(raw); len(text) == 0 || text[0] != '{' || json.Unmarshal(text, &object) != nil || len(object) == 0 {
-			if len(text) > 0 {
-				members[path] = documentLine(raw)
-			}
+		switch text := bytes.TrimSpace(raw); {
+		case len(text) == 0 || string(text) == "null":
+			return
+		case text[0] != '{' || json.Unmarshal(text, &object) != nil || len(object) == 0 && path != "":
+			members[path] = documentLine(text)
 			return
 		}
 		for name, value := range object {

@@ -91,7 +91,7 @@ func typical() *analysis.Difference {
 	for i := range d.Matrix {
 		s := &d.Matrix[i]
 		switch {
-		case s.Origin == "fetcher" && s.Taint == "tainted":
+		case s.Origin == "fetcher" && s.Taint == "tainted" && len(s.Before) > 0:
 			s.Changed, s.After = true, []string{"allow", "escalate"}
 		case s.Origin == "local-sandbox" && s.Capability == "local-write" && s.Taint == "clean":
 			s.Changed, s.After = true, []string{"deny"}

@@ -3,14 +3,18 @@ package analysis
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/opa-gate/opa-gate/wire"
 )
 
-// markdownRoom is how many bytes a comment may have where pull requests are
-// discussed, less some for what comes before and after the changes.
-const markdownRoom = 60_000
+// Where pull requests are discussed, a comment may have 65,536 characters.
+const (
+	markdownRoom     = 60_000 // bytes until the last row
+	incompleteRoom   = 12_000 // bytes until the last expression
+	markdownDocument = 6_000  // bytes of one example: a long one takes no room from the others
+)
 
 // WriteMarkdown writes the difference for a pull request: the sentence, a table
 // for each direction, and the examples folded away below it. It stays below the
@@ -72,8 +76,13 @@ func (g *changeGroup) markdown(b *strings.Builder, row int) int {
 func (c *Change) markdownExample(row int) string {
 	var b strings.Builder
 	document := documentLine(c.Example)
-	fence := strings.Repeat("`", max(3, longestRun(document, '`')+1))
-	fmt.Fprintf(&b, "\n%d\\. %s: %s\n\n%sjson\n%s\n%s\n", row, markdownText(shorten(c.subject())), markdownText(shorten(c.turn())), fence, document, fence)
+	fmt.Fprintf(&b, "\n%d\\. %s: %s\n\n", row, markdownText(shorten(c.subject())), markdownText(shorten(c.turn())))
+	if len(document) > markdownDocument {
+		b.WriteString("Its document is left out here for the length.\n")
+	} else {
+		fence := strings.Repeat("`", max(3, longestRun(document, '`')+1))
+		fmt.Fprintf(&b, "%sjson\n%s\n%s\n", fence, document, fence)
+	}
 	for i, t := range c.contrasts() {
 		if i == 0 {
 			b.WriteByte('\n')
@@ -87,12 +96,11 @@ func (d *Difference) markdownIncomplete(b *strings.Builder) {
 	if len(d.Incomplete) == 0 {
 		return
 	}
-	const most = 20
 	fmt.Fprintf(b, "\n%s\n\n<details><summary>%s not covered for every text</summary>\n\n", d.reservation(),
 		number(len(d.Incomplete), "expression is", "expressions are"))
 	for i := range d.Incomplete {
-		if i == most {
-			fmt.Fprintf(b, "- and %d more\n", len(d.Incomplete)-most)
+		if b.Len() > incompleteRoom {
+			fmt.Fprintf(b, "- and %d more\n", len(d.Incomplete)-i)
 			break
 		}
 		blocker := &d.Incomplete[i]
@@ -108,16 +116,17 @@ func (d *Difference) markdownIncomplete(b *strings.Builder) {
 	b.WriteString("\n</details>\n")
 }
 
+// plainMarkdown is what no Markdown makes anything of. An underscore within a
+// word is only that.
+var plainMarkdown = regexp.MustCompile(`^(?:[a-zA-Z0-9 ,→-]|[a-z]_[a-z])*$`)
+
 // markdownText writes words as they are. Anything with a character that could
 // be markup, or name a person or an address to a forge, becomes code.
 func markdownText(text string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(" ,-→", r)
+	if plainMarkdown.MatchString(text) {
+		return text
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
-		return markdownCode(text)
-	}
-	return text
+	return markdownCode(text)
 }
 
 // markdownCode writes text as code on one line, in a table too. It takes the

@@ -178,6 +178,32 @@ func TestMarkdownLeavesOutWhatDoesNotFit(t *testing.T) {
 	}
 }
 
+func TestMarkdownStaysShortWhateverItIsGiven(t *testing.T) {
+	d := sample()
+	long := strings.Repeat("<", 10_000)
+	d.Old, d.New = long, long
+	for range 200 {
+		d.Incomplete = append(d.Incomplete, evaluator.Blocker{File: long, Expression: long, Why: long})
+	}
+	d.Changes[0].Example = json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
+	d.Changes[0].Conditions = []Condition{{"tool.name", []string{long}}}
+	got := markdownOf(t, d)
+	if len(got) > 65_000 || strings.Contains(got, "classes are left out") || !strings.Contains(got, "Its document is left out here for the length.") {
+		t.Errorf("%d bytes: %.2000s", len(got), got)
+	}
+}
+
+func TestMarkdownText(t *testing.T) {
+	for text, want := range map[string]string{
+		"tainted, fetcher": "tainted, fetcher", "escalate → inject_context": "escalate → inject_context",
+		"_i_": "<code>&#95;i&#95;</code>", "a.b": "<code>a&#46;b</code>", "a__b": "<code>a&#95;&#95;b</code>", "": "",
+	} {
+		if got := markdownText(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestHTML(t *testing.T) {
 	got := htmlOf(t, sample())
 	for _, want := range []string{

@@ -293,17 +293,17 @@ func TestJSONHasNoNullLists(t *testing.T) {
 	}
 }
 
-type brokenWriter struct{}
+type fullDisk struct{}
 
-var errBroken = errors.New("broken")
+var errFullDisk = errors.New("full disk")
 
-func (brokenWriter) Write([]byte) (int, error) { return 0, errBroken }
+func (fullDisk) Write([]byte) (int, error) { return 0, errFullDisk }
 
 func TestAFailedWriteIsReported(t *testing.T) {
 	d := sample()
-	for name, err := range map[string]error{"text": d.WriteText(brokenWriter{}, false), "Markdown": d.WriteMarkdown(brokenWriter{}),
-		"HTML": d.WriteHTML(brokenWriter{}), "JSON": d.WriteJSON(brokenWriter{})} {
-		if !errors.Is(err, errBroken) {
+	for name, err := range map[string]error{"text": d.WriteText(fullDisk{}, false), "Markdown": d.WriteMarkdown(fullDisk{}),
+		"HTML": d.WriteHTML(fullDisk{}), "JSON": d.WriteJSON(fullDisk{})} {
+		if !errors.Is(err, errFullDisk) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

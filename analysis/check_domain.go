@@ -1,6 +1,7 @@
 package analysis
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/opa-gate/opa-gate/capability"
@@ -48,37 +49,65 @@ func callOfKind(i int, texts callTexts) *capability.Call {
 // the same when it is not there; otherwise the document has every member that the
 // evaluator shows to policies, which can tell the two apart.
 func wireCall(c *capability.Call, short bool) []byte {
-	tool := map[string]any{"name": c.Tool, "origin": c.Profile.Origin.String()}
-	for name, hint := range map[string]capability.Hint{
-		"read_only": c.Profile.ReadOnly, "destructive": c.Profile.Destructive, "open_world": c.Profile.OpenWorld} {
-		if hint != capability.Unset {
-			tool[name] = hint == capability.Yes
+	hint := func(h capability.Hint) any {
+		if h == capability.Unset {
+			return nil
 		}
+		return h == capability.Yes
 	}
-	document := map[string]any{"tool": tool, "taint": c.Taint.String()}
-	if base := append(c.Grant.Base.CoverageNames(), c.Grant.Unknown...); !short || c.Grant.Base != capability.All || len(c.Grant.Unknown) > 0 {
-		document["grant"] = map[string]any{"base": append([]string{}, base...)}
+	p := &c.Policy
+	document := wireObject{{"tool", wireObject{
+		{"name", c.Tool}, {"origin", c.Profile.Origin.String()}, {"read_only", hint(c.Profile.ReadOnly)},
+		{"destructive", hint(c.Profile.Destructive)}, {"open_world", hint(c.Profile.OpenWorld)},
+	}}}
+	if !short || c.Grant.Base != capability.All || len(c.Grant.Unknown) > 0 {
+		document = append(document, wireMember{"grant", wireObject{{"base", append(append([]string{}, c.Grant.Base.CoverageNames()...), c.Grant.Unknown...)}}})
 	}
-	verdict := map[string]any{}
-	if c.Policy.Vetoed {
-		verdict["veto"] = c.Policy.Veto
+	document = append(document, wireMember{"taint", c.Taint.String()})
+	verdict := wireObject{{"veto", nil}, {"requires_human", nil}, {"sandbox_escalation", nil}, {"transform", nil}}
+	if p.Vetoed {
+		verdict[0].value = p.Veto
 	}
-	if c.Policy.RequiresHuman || !short {
-		verdict["requires_human"] = c.Policy.RequiresHuman
+	if p.RequiresHuman || !short {
+		verdict[1].value = p.RequiresHuman
 	}
-	if c.Policy.SandboxEscalation || !short {
-		verdict["sandbox_escalation"] = c.Policy.SandboxEscalation
+	if p.SandboxEscalation || !short {
+		verdict[2].value = p.SandboxEscalation
 	}
-	switch t := c.Policy.Transform; t.Kind {
+	switch t := p.Transform; t.Kind {
 	case capability.Rewrite:
-		verdict["transform"] = map[string]any{"kind": t.Kind.String(), "arguments": t.Arguments}
+		verdict[3].value = wireObject{{"kind", t.Kind.String()}, {"arguments", t.Arguments}}
 	case capability.InjectContext:
-		verdict["transform"] = map[string]any{"kind": t.Kind.String(), "note": t.Note}
+		verdict[3].value = wireObject{{"kind", t.Kind.String()}, {"note", t.Note}}
 	}
-	if len(verdict) > 0 {
-		document["policy"] = verdict
+	if !short || p.Vetoed || p.RequiresHuman || p.SandboxEscalation || p.Transform.Kind != capability.NoTransform {
+		document = append(document, wireMember{"policy", verdict})
 	}
 	return mustJSON(document)
+}
+
+// A wireObject is a JSON object whose members keep their order; one without a value is
+// left out.
+type wireObject []wireMember
+
+type wireMember struct {
+	name  string
+	value any
+}
+
+// MarshalJSON implements json.Marshaler.
+func (o wireObject) MarshalJSON() ([]byte, error) {
+	text := []byte{'{'}
+	for _, m := range o {
+		if m.value == nil {
+			continue
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		text = append(append(append(text, mustJSON(m.name)...), ':'), mustJSON(m.value)...)
+	}
+	return append(text, '}'), nil
 }
 
 // skillKinds is how many skills are looked at: the flags, the sources, some
@@ -105,25 +134,28 @@ func skillOfKind(i int) *skill.Request {
 // evaluator shows to policies.
 func wireSkill(r *skill.Request) []byte {
 	p := &r.Provenance
-	document := map[string]any{
-		"skill": r.Skill, "requested": r.Requested.String(),
-		"provenance": map[string]any{
-			"signed": p.Signed, "signer_trusted": p.SignerTrusted, "scanned": p.Scanned,
-			"vulnerabilities": p.Vulnerabilities, "success_count": p.SuccessCount, "fail_count": p.FailCount,
-			"source": p.Source.String(),
-		},
+	document := wireObject{
+		{"skill", r.Skill}, {"requested", r.Requested.String()},
+		{"provenance", wireObject{
+			{"signed", p.Signed}, {"signer_trusted", p.SignerTrusted}, {"scanned", p.Scanned},
+			{"vulnerabilities", p.Vulnerabilities}, {"success_count", p.SuccessCount}, {"fail_count", p.FailCount},
+			{"source", p.Source.String()},
+		}},
 	}
 	if r.Approval != skill.NoVerdict {
-		document["approval"] = r.Approval.String()
+		document = append(document, wireMember{"approval", r.Approval.String()})
 	}
 	return mustJSON(document)
 }
 
-// mustJSON writes a value that this package made.
+// mustJSON writes a value that this package made, on one line and with nothing
+// escaped for HTML.
 func mustJSON(v any) []byte {
-	text, err := json.Marshal(v)
-	if err != nil {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
 		panic(err)
 	}
-	return text
+	return bytes.TrimRight(buf.Bytes(), "\n")
 }

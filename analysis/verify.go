@@ -1,0 +1,330 @@
+package analysis
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"reflect"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// VerifyOptions say what a verification holds answers against besides the
+// invariants of the specification.
+type VerifyOptions struct {
+	Native   bool // every answer must be that of the native reference
+	System   string
+	Progress func(done, total int) // called now and then, if it is not nil
+}
+
+// A Verification is the invariants held against every answer that policies can
+// give.
+type Verification struct {
+	Calls      int         `json:"calls"`  // inputs that were looked at
+	Skills     int         `json:"skills"` // the same of skills
+	Invariants []Invariant `json:"invariants"`
+
+	// Incomplete lists the uses of texts, and of what changes by itself, because of
+	// which the verdict on calls does not cover every text: where one is met, it
+	// covers the texts that the policies mention, and some made from them.
+	Incomplete []evaluator.Blocker `json:"incomplete"`
+}
+
+// OK reports whether every invariant holds.
+func (v *Verification) OK() bool {
+	return !slices.ContainsFunc(v.Invariants, func(i Invariant) bool { return i.Breach != nil })
+}
+
+// An Invariant is something that no answer may break.
+type Invariant struct {
+	Name   string  `json:"name"`
+	Title  string  `json:"title"`
+	File   string  `json:"file,omitempty"` // of a rule of gate.invariants
+	Line   int     `json:"line,omitempty"`
+	Breach *Breach `json:"breach,omitempty"` // nil: it holds for every input
+}
+
+// A Breach shows that an invariant does not hold.
+type Breach struct {
+	Problem  string          `json:"problem"`  // what is wrong, in words
+	Inputs   int             `json:"inputs"`   // how many inputs show it
+	Document json.RawMessage `json:"document"` // the smallest of them
+	Answer   json.RawMessage `json:"answer"`   // or {"error": TEXT}
+
+	// Against is the input that Document is held against, where an invariant
+	// compares two.
+	Against       json.RawMessage `json:"against,omitempty"`
+	AgainstAnswer json.RawMessage `json:"against_answer,omitempty"`
+
+	Rules []Place `json:"rules"` // that gave the answers, and the invariant itself if it is a rule
+	Test  string  `json:"test"`  // a Rego test that fails until it is mended
+}
+
+// A finding collects the breaches of one invariant.
+type finding struct {
+	mu       sync.Mutex
+	inputs   int
+	problem  string
+	document json.RawMessage
+	call     *capability.Call
+	request  *skill.Request
+	against  *answered
+	answer   json.RawMessage
+}
+
+// add adds a breach; the smallest document stays.
+func (f *finding) add(problem string, doc json.RawMessage, keep func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.inputs++
+	if f.document == nil || len(doc) < len(f.document) || len(doc) == len(f.document) && bytes.Compare(doc, f.document) < 0 {
+		f.problem, f.document = problem, doc
+		keep()
+	}
+}
+
+// Verify holds the invariants against the answers of e over the whole domain
+// (specification, section 5; the finite part of section 6). Calls are covered
+// for all texts but where Incomplete says otherwise. The error is that of ctx, or
+// one that matches evaluator.ErrPolicy.
+func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*Verification, error) {
+	if opts == nil {
+		opts = &VerifyOptions{}
+	}
+	survey, err := e.Survey(ctx, opts.Progress)
+	if err != nil {
+		return nil, err
+	}
+	v := &verifier{evaluator: e, survey: survey, opts: opts, result: &Verification{Incomplete: survey.Incomplete}}
+	if v.result.Incomplete == nil {
+		v.result.Incomplete = []evaluator.Blocker{}
+	}
+	for _, step := range []func(context.Context) error{v.calls, v.redeclarations, v.skills, v.authored} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return v.result, nil
+}
+
+type verifier struct {
+	evaluator *evaluator.Evaluator
+	survey    *evaluator.Survey
+	opts      *VerifyOptions
+	result    *Verification
+}
+
+// ask answers a call of the survey.
+func (v *verifier) ask(ctx context.Context, c *capability.Call) answered {
+	o, err := v.survey.Decide(ctx, c)
+	return answered{c, o, err}
+}
+
+// calls holds each call against the invariants of single calls, and against the
+// reference.
+func (v *verifier) calls(ctx context.Context) error {
+	checks := slices.Clone(callInvariants)
+	if v.opts.Native {
+		checks = append(checks, callInvariant{"equals-native", "Every answer to a call is that of the native reference.",
+			func(a *answered, _ func(*capability.Call) answered) (string, *answered) {
+				if want := a.call.Decide(v.opts.System); a.err != nil || !a.outcome.Equal(want) {
+					return "the reference answers " + string(answerOf(want, nil)), nil
+				}
+				return "", nil
+			}})
+	}
+	findings := make([]finding, len(checks))
+	var inputs atomic.Int64
+	err := overKinds(ctx, func(n int) {
+		exact := v.survey.Exact(n)
+		for _, m := range partners(n) {
+			exact = exact && v.survey.Exact(m)
+		}
+		for c := range v.survey.CallsAmong(n, exact) {
+			inputs.Add(1)
+			a := v.ask(ctx, c)
+			for i := range checks {
+				problem, against := checks[i].broken(&a, func(c *capability.Call) answered { return v.ask(ctx, c) })
+				if problem != "" {
+					findings[i].addCall(problem, &a, against)
+				}
+			}
+		}
+	})
+	v.result.Calls = int(inputs.Load())
+	for i := range checks {
+		v.report(ctx, Invariant{Name: checks[i].name, Title: checks[i].title}, &findings[i])
+	}
+	return err
+}
+
+// addCall adds a breach by a call.
+func (f *finding) addCall(problem string, a, against *answered) {
+	c := *a.call
+	f.add(problem, explainCallDocument(&c), func() {
+		f.call, f.answer, f.against = &c, answerOf(a.outcome, a.err), nil
+		if against != nil {
+			other := *against.call
+			f.against = &answered{&other, against.outcome, against.err}
+		}
+	})
+}
+
+// overKinds calls visit for every kind of call, on all processors.
+func overKinds(ctx context.Context, visit func(n int)) error {
+	const batch = 1024
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				start := int(next.Add(batch)) - batch
+				if start >= evaluator.Cells {
+					return
+				}
+				for n := start; n < min(start+batch, evaluator.Cells); n++ {
+					visit(n)
+				}
+			}
+		})
+	}
+	workers.Wait()
+	return ctx.Err()
+}
+
+// redeclarations holds what each tool requires against what it requires once
+// it is declared anew in any way, everything else in the call being the same.
+func (v *verifier) redeclarations(ctx context.Context) error {
+	var f finding
+	err := overKinds(ctx, func(n int) {
+		first := evaluator.CellCall(n)
+		if first.Profile != (capability.Profile{Origin: first.Profile.Origin}) {
+			return // each group of profiles is looked at once
+		}
+		var profiles [27]capability.Profile
+		exact := true
+		for i := range profiles {
+			profiles[i] = capability.Profile{Origin: first.Profile.Origin, ReadOnly: capability.Hint(i % 3),
+				Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)}
+			c := *first
+			c.Profile = profiles[i]
+			exact = exact && v.survey.Exact(cellOf(&c))
+		}
+		for c := range v.survey.CallsAmong(n, exact) {
+			v.redeclare(ctx, c, profiles[:], &f)
+		}
+	})
+	v.report(ctx, Invariant{Name: redeclarationName, Title: redeclarationTitle}, &f)
+	return err
+}
+
+func (v *verifier) redeclare(ctx context.Context, c *capability.Call, profiles []capability.Profile, f *finding) {
+	answers := map[capability.Profile]answered{}
+	for _, p := range profiles {
+		with := *c
+		with.Profile = p
+		if a := v.ask(ctx, &with); a.err == nil {
+			answers[p] = a
+		}
+	}
+	get := func(p capability.Profile) (answered, bool) {
+		a, ok := answers[p]
+		return a, ok
+	}
+	for _, p := range profiles {
+		old, ok := get(p)
+		if !ok {
+			continue
+		}
+		for _, next := range profiles {
+			merged := p.Redeclare(next)
+			now, ok := get(merged)
+			if !ok {
+				with := *c
+				with.Profile = merged
+				if now = v.ask(ctx, &with); now.err != nil {
+					continue
+				}
+			}
+			if less := old.outcome.Required.Minus(now.outcome.Required); !less.Empty() {
+				f.addCall("declared anew it no longer requires "+less.String(), &now, &old)
+			}
+		}
+	}
+}
+
+// skills holds the domain of skills against its invariants.
+func (v *verifier) skills(ctx context.Context) error {
+	checks := slices.Clone(skillInvariants)
+	if v.opts.Native {
+		checks = append(checks, skillInvariant{"skill-equals-native", "Every answer to a skill is that of the native reference.",
+			func(r *skill.Request, a skill.Answer, err error) string {
+				if want := r.Decide(); err != nil || !reflect.DeepEqual(a, want) {
+					return "the reference answers " + string(answerOf(want, nil))
+				}
+				return ""
+			}})
+	}
+	findings := make([]finding, len(checks))
+	requests := skillRequests()
+	overSkills(ctx, requests, func(i int) {
+		r := &requests[i]
+		a, err := v.evaluator.Skill(ctx, r)
+		for i := range checks {
+			if problem := checks[i].broken(r, a, err); problem != "" {
+				findings[i].add(problem, explainSkillDocument(r), func() {
+					findings[i].request, findings[i].answer = r, answerOf(a, err)
+				})
+			}
+		}
+	})
+	v.result.Skills = len(requests)
+	for i := range checks {
+		v.report(ctx, Invariant{Name: checks[i].name, Title: checks[i].title}, &findings[i])
+	}
+	return ctx.Err()
+}
+
+// overSkills calls visit for each request, on all processors.
+func overSkills(ctx context.Context, requests []skill.Request, visit func(i int)) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for ctx.Err() == nil {
+				i := int(next.Add(1)) - 1
+				if i >= len(requests) {
+					return
+				}
+				visit(i)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// Relocate gives each file that is named its place in the file system.
+func (v *Verification) Relocate(place func(file string) string) {
+	move := func(file *string) {
+		if *file != "" {
+			*file = place(*file)
+		}
+	}
+	for i := range v.Invariants {
+		move(&v.Invariants[i].File)
+		if b := v.Invariants[i].Breach; b != nil {
+			for j := range b.Rules {
+				move(&b.Rules[j].File)
+			}
+		}
+	}
+	for i := range v.Incomplete {
+		move(&v.Incomplete[i].File)
+	}
+}

@@ -392,7 +392,7 @@ func TestExplainBasis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"member":"required","value":8,"names":["arbitrary-egress"],"from":{"rule":"data.gate.profile.required","file":"gate/profile/profile.rego","line":64},` +
+	const want = `[{"member":"required","value":8,"names":["arbitrary-egress"],"from":{"rule":"data.gate.profile.required","file":"gate/profile/profile.rego","line":67},` +
 		`"where":["origin == \"fetcher\"","not destructive"]},` +
 		`{"member":"granted","value":1,"names":["local-read"],"from":{"rule":"data.gate.taint.granted","file":"gate/taint/taint.rego","line":26},"of":[` +
 		`{"member":"revoked","value":24,"names":["arbitrary-egress","mutate-external"],"from":{"rule":"data.gate.taint.revoked","file":"gate/taint/taint.rego","line":21},"where":["input.taint == \"tainted\""]},` +

@@ -14,10 +14,11 @@ import (
 
 // A failedStep is one expression of a test file that was not true.
 type failedStep struct {
-	at     *ast.Location
-	input  *ast.Term
-	locals map[string]*ast.Term // by the names that stand in the file
-	inCase string
+	at      *ast.Location
+	negated bool // with its not; what stands behind a not fails by itself where the not holds
+	input   *ast.Term
+	locals  map[string]*ast.Term // by the names that stand in the file
+	inCase  string
 }
 
 // A failureTracer keeps the expressions of test files that were not true.
@@ -52,7 +53,7 @@ func (t *failureTracer) TraceEvent(e topdown.Event) {
 	if e.Op != topdown.FailOp || t.ignored[x] || x.Location == nil || !isTestFile(x.Location.File) {
 		return
 	}
-	step := failedStep{at: x.Location, input: e.Input(), locals: map[string]*ast.Term{}, inCase: t.inCase}
+	step := failedStep{at: x.Location, negated: x.Negated, input: e.Input(), locals: map[string]*ast.Term{}, inCase: t.inCase}
 	e.Locals.Iter(func(name, value ast.Value) bool {
 		if shown := string(e.LocalMetadata[name.(ast.Var)].Name); shown != "" && !strings.HasPrefix(shown, ast.LocalVarPrefix) {
 			if plugged := e.Plug(ast.NewTerm(value)); plugged.IsGround() {
@@ -153,7 +154,7 @@ func (s *testSuite) failure(ctx context.Context, t *TestResult, steps []failedSt
 	last, furthest := -1, statement{}
 	for i, step := range steps {
 		st := s.statementAt(step.at)
-		if st.expr == nil || st.rule.Location.Row != t.Line || step.at.File != t.File {
+		if st.expr == nil || st.rule.Location.Row != t.Line || step.at.File != t.File || st.expr.Negated != step.negated {
 			continue
 		}
 		if furthest.expr == nil || st.expr.Location.Offset >= furthest.expr.Location.Offset {

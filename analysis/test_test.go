@@ -82,6 +82,7 @@ var testFailures = map[string]struct {
 	"more than":            {test: "test_x if {\n\tcount(decide(document).granted) > 7\n}", line: 2, message: "count(decide(document).granted) is 5"},
 	"a member":             {test: "test_x if {\n\t\"deny\" in {decide(document).outcome, \"escalate\"}\n}", line: 2, message: `{decide(document).outcome, "escalate"} is ["allow","escalate"]`},
 	"not":                  {test: "test_x if {\n\tgot := decide(document).outcome\n\tnot got\n}", line: 3, message: "this is true, and must not be", values: map[string]string{"got": `"allow"`}},
+	"behind a not":         {test: "test_x if {\n\tevery text in [\"no\", \"x\"] {\n\t\tgot := decide(with_policy(document, {\"veto\": text}))\n\t\tgot.reason == \"no\"\n\t\tnot got.arguments\n\t}\n}", line: 4, message: "the values differ", want: `"no"`, got: `"x"`},
 	"false":                {test: "test_x if {\n\tdata.gate.profile.read_only with input as document\n}", line: 2, message: "this is false"},
 	"nowhere":              {test: "test_x if {\n\tdecide(document).note\n}", line: 2, message: "this is undefined"},
 	"a helper":             {test: "ok(doc) if {\n\tdecide(doc).outcome == \"deny\"\n}\n\ntest_x if {\n\tok(document)\n}", line: 2, message: "the values differ", want: `"deny"`, got: `"allow"`},

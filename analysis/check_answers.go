@@ -330,8 +330,12 @@ func (a *answerChecker) conflict(ctx context.Context, p *answerProblem, at *ast.
 	slices.SortFunc(others, func(x, y *ast.Rule) int {
 		return cmp.Or(cmp.Compare(x.Location.File, y.Location.File), cmp.Compare(x.Location.Row, y.Location.Row))
 	})
-	a.add(at, SeverityError, CodeConflict, "%s has two values: this rule and the one at %s:%d both apply, %s; make one of them an else of the other, or exclude its case",
-		second.Ref(), others[0].Location.File, others[0].Location.Row, example)
+	other := fmt.Sprintf("the one at line %d", others[0].Location.Row)
+	if others[0].Location.File != at.File {
+		other += " of " + others[0].Location.File
+	}
+	a.add(at, SeverityError, CodeConflict, "%s has two values: this rule and %s both apply, %s; make one of them an else of the other, or exclude its case",
+		second.Ref(), other, example)
 }
 
 // An exitTracer keeps the rules that applied, in order.

@@ -139,7 +139,7 @@ var checkFindings = map[string]struct {
 	"a skill's answer that is none": {skillRego, `"granted": trust.ceiling,`, `"granted": "root",`,
 		"default decision :=", analysis.SeverityError, analysis.CodeNotADecision, `/granted`},
 	"two answers": {profileRego, `if origin == "access-revoke"`, `if origin in {"access-revoke", "access-grant"}`,
-		`if origin in {"access-revoke"`, analysis.SeverityError, analysis.CodeConflict, "data.gate.profile.required has two values: this rule and the one at gate/profile/profile.rego:"},
+		`if origin in {"access-revoke"`, analysis.SeverityError, analysis.CodeConflict, "data.gate.profile.required has two values: this rule and the one at line "},
 	"two answers to a name": {callRego, `transform := input.policy.transform.kind if is_object(input.policy.transform)`,
 		"transform := input.policy.transform.kind if is_object(input.policy.transform)\n\ntransform := \"rewrite\" if startswith(input.tool.name, \"pay_\")",
 		`"rewrite" if startswith`, analysis.SeverityError, analysis.CodeConflict, `"name":"pay_`},

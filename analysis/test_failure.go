@@ -250,7 +250,7 @@ func withText(x *ast.Expr) string {
 // compare fills in the two values of a comparison, and what is different.
 func (s *testSuite) compare(ctx context.Context, st statement, step failedStep, f *TestFailure) {
 	got, want := st.expr.Operand(0), st.expr.Operand(1)
-	if asks(want) > asks(got) {
+	if s.asks(st, want) > s.asks(st, got) {
 		got, want = want, got
 	}
 	wantValue, wantDefined := s.value(ctx, st, step, want)
@@ -288,34 +288,64 @@ func (s *testSuite) compare(ctx context.Context, st statement, step failedStep, 
 	}
 }
 
-// asks tells how much a side of an equality asks the rules, rather than
-// states what a test wants.
-func asks(t *ast.Term) int {
-	if isName(t, "want", "wanted", "expected", "exp") {
-		return 0
-	}
+// asks tells which side of an equality is what the rules answered, and which is what
+// a test wants: the higher the number, the more it asks. The names that the author
+// has given say most, then whether a rule of the policies is behind it.
+func (s *testSuite) asks(st statement, t *ast.Term) int {
 	score := 0
-	ast.WalkTerms(t, func(t *ast.Term) bool {
-		switch x := t.Value.(type) {
-		case ast.Call:
-			score += 2
-		case ast.Ref:
-			if len(x) > 1 {
-				score += 3
-			}
-		case ast.Var:
-			score++
-		}
-		return false
-	})
-	if isName(t, "got", "actual", "act") {
-		score += 10
+	switch {
+	case isName(t, "want", "wanted", "expected", "exp"):
+		score -= 2
+	case isName(t, "got", "actual", "act"):
+		score += 2
 	}
-	switch t.Value.(type) {
-	case ast.Object, *ast.Array, ast.Set: // literals, whatever they are made of
-		score = min(score, 1)
+	if s.dependsOnRules(st, t, map[ast.Var]bool{}) {
+		score++
 	}
 	return score
+}
+
+// dependsOnRules reports whether a part of a test's expression depends on a rule
+// that is no test's.
+func (s *testSuite) dependsOnRules(st statement, t *ast.Term, seen map[ast.Var]bool) (depends bool) {
+	m := s.files[st.expr.Location.File].module
+	ast.WalkVars(t, func(v ast.Var) bool {
+		if seen[v] {
+			return false
+		}
+		seen[v] = true
+		if v == ast.DefaultRootDocument.Value.(ast.Var) {
+			depends = true
+		}
+		for _, i := range m.Imports {
+			if i.Name() == v && !strings.Contains(i.Path.String(), "_test") {
+				depends = true
+			}
+		}
+		for _, other := range statements(m) { // what a local variable was made of
+			if other.rule == st.rule && other.expr.IsAssignment() && other.expr.Operand(0).Value.Compare(v) == 0 {
+				depends = depends || s.dependsOnRules(st, other.expr.Operand(1), seen)
+			}
+		}
+		uses := &ruleUses{compiler: s.compiler}
+		reached := map[*ast.Rule]bool{}
+		path := m.Package.Path.Append(ast.StringTerm(string(v)))
+		for _, i := range m.Imports {
+			if ref, ok := i.Path.Value.(ast.Ref); ok && i.Name() == v {
+				path = ref
+			}
+		}
+		uses.reach(s.compiler.GetRules(path), func(r *ast.Rule) bool {
+			if reached[r] {
+				return false
+			}
+			reached[r] = true
+			depends = depends || !isTestFile(r.Location.File)
+			return true
+		})
+		return false
+	})
+	return depends
 }
 
 func isName(t *ast.Term, names ...string) bool {

@@ -73,7 +73,18 @@ var testFailures = map[string]struct {
 			{Pointer: "/outcome", Want: []byte(`"allow"`), Got: []byte(`"escalate"`)},
 			{Pointer: "/required/1", Want: []byte(`"local-read"`)},
 		}},
-	"a variable":           {test: "test_x if {\n\tgot := decide(document)\n\t\"deny\" == got.outcome\n}", line: 3, message: "the values differ", want: `"deny"`, got: `"allow"`},
+	"a variable": {test: "test_x if {\n\tgot := decide(document)\n\t\"deny\" == got.outcome\n}", line: 3, message: "the values differ", want: `"deny"`, got: `"allow"`},
+	"a want that is made": {test: "test_x if {\n\tdecide(document) == object.union(decide_nothing, {\"outcome\": \"deny\"})\n}\n\ndecide_nothing := {\"outcome\": \"allow\"}", line: 2, message: "the values differ", differences: []analysis.ValueDifference{
+		{Pointer: "/granted", Got: []byte(`["local-read","local-write","fixed-connector-read","arbitrary-egress","mutate-external"]`)},
+		{Pointer: "/granted_mask", Got: []byte("31")},
+		{Pointer: "/missing", Got: []byte("[]")},
+		{Pointer: "/missing_mask", Got: []byte("0")},
+		{Pointer: "/outcome", Want: []byte(`"deny"`), Got: []byte(`"allow"`)},
+		{Pointer: "/reason", Got: []byte(`""`)},
+		{Pointer: "/required", Got: []byte(`["arbitrary-egress"]`)},
+		{Pointer: "/required_mask", Got: []byte("8")},
+	}},
+	"the other way round":  {test: "test_x if {\n\tanswer := decide(document).outcome\n\twished := \"deny\"\n\twished == answer\n}", line: 4, message: "the values differ", want: `"deny"`, got: `"allow"`},
 	"names say which":      {test: "test_x if {\n\twant := data.gate.facts.all\n\tgot := 3\n\twant == got\n}", line: 4, message: "the values differ", want: "31", got: "3"},
 	"within every":         {test: "test_x if {\n\tevery text in [\"no\", \"x\"] {\n\t\tgot := decide(with_policy(document, {\"veto\": text}))\n\t\tgot.reason == \"no\"\n\t}\n}", line: 4, message: "the values differ", want: `"no"`, got: `"x"`},
 	"a with":               {test: "test_x if {\n\tdata.gate.taint.revoked == 24 with input as {\"taint\": \"clean\"}\n}", line: 2, message: "the values differ", want: "24", got: "0"},
@@ -140,8 +151,8 @@ func TestTestOutcomes(t *testing.T) {
 test_passes if print("said")
 
 test_fails[name] if {
-	some name, want in {"one": 1, "two": 2}
-	want == 1
+	some name, n in {"one": 1, "two": 2}
+	n == 1
 }
 
 test_breaks if {

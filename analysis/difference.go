@@ -39,7 +39,7 @@ type Difference struct {
 type Change struct {
 	Kind       string          `json:"kind"` // "call" or "skill"
 	Direction  Direction       `json:"direction"`
-	From       string          `json:"from"` // the outcome before, or "error"
+	From       string          `json:"from"` // the outcome before, or "error"; allow stands for what the call's transform asks for too
 	To         string          `json:"to"`   // and after
 	Inputs     int             `json:"inputs"`
 	Conditions []Condition     `json:"conditions"` // none: every input

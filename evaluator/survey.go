@@ -256,19 +256,30 @@ func (s *Survey) confirm(ctx context.Context) error {
 }
 
 // fresh returns a call of kind n with texts that the policies do not know.
-func (s *Survey) fresh(n int) *capability.Call {
-	c := CellCall(n)
-	c.Tool = unlike(s.Tools, "tool")
-	if c.Policy.Vetoed {
-		c.Policy.Veto = unlike(s.Vetoes, "stop")
+func (s *Survey) fresh(n int) *capability.Call { return s.WithTexts(CellCall(n), 0, 0, 0) }
+
+// WithTexts returns c with texts that the policies compare with, by their place
+// in Tools, Vetoes and Notes counted from 1; 0 is a text that they do not know.
+// Texts that a call like c does not have are left out.
+func (s *Survey) WithTexts(c *capability.Call, tool, veto, note int) *capability.Call {
+	choose := func(known []string, i int, other string) string {
+		if i == 0 {
+			return unlike(known, other)
+		}
+		return known[i-1]
 	}
-	switch t := &c.Policy.Transform; t.Kind {
+	out := *c
+	out.Tool = choose(s.Tools, tool, "tool")
+	if c.Policy.Vetoed {
+		out.Policy.Veto = choose(s.Vetoes, veto, "stop")
+	}
+	switch t := &out.Policy.Transform; t.Kind {
 	case capability.InjectContext:
-		t.Note = unlike(s.Notes, "note")
+		t.Note = choose(s.Notes, note, "note")
 	case capability.Rewrite:
 		t.Arguments = json.RawMessage(`{"key":"value"}`)
 	}
-	return c
+	return &out
 }
 
 // unlike returns a text that is none of texts.

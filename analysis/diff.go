@@ -1,0 +1,338 @@
+package analysis
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"reflect"
+	"slices"
+	"sync"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// DiffOptions name what is compared.
+type DiffOptions struct {
+	Old, New string                // what the two are called
+	Progress func(done, total int) // called now and then, if it is not nil
+}
+
+// Diff compares what two policies answer, over the whole domain (specification,
+// sections 5 and 6): with every text that either of them compares with, and one
+// that neither knows. It is exact but where Incomplete says otherwise. The error is
+// that of ctx, or one that matches evaluator.ErrPolicy.
+func Diff(ctx context.Context, old, new *evaluator.Evaluator, opts *DiffOptions) (*Difference, error) {
+	if opts == nil {
+		opts = &DiffOptions{}
+	}
+	var surveys [2]*evaluator.Survey
+	for i, e := range []*evaluator.Evaluator{old, new} {
+		var err error
+		surveys[i], err = e.Survey(ctx, half(opts.Progress, i))
+		if err != nil {
+			return nil, err
+		}
+	}
+	d := &differ{old: surveys[0], new: surveys[1], result: &Difference{Old: opts.Old, New: opts.New}}
+	d.join()
+	if err := d.compareCalls(ctx); err != nil {
+		return nil, err
+	}
+	if err := d.compareSkills(ctx, old, new); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(d.result.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(rankOf(a.Direction), rankOf(b.Direction)), cmp.Compare(a.Kind, b.Kind),
+			cmp.Compare(b.Inputs, a.Inputs), bytes.Compare(a.Example, b.Example))
+	})
+	return d.result, d.matrix(ctx)
+}
+
+// half is the progress of one of two halves of the work.
+func half(progress func(done, total int), i int) func(done, total int) {
+	if progress == nil {
+		return nil
+	}
+	return func(done, total int) { progress(i*total+done, 2*total) }
+}
+
+func rankOf(d Direction) int { return slices.Index([]Direction{Widening, Narrowing, Rewording}, d) }
+
+type differ struct {
+	old, new *evaluator.Survey
+	result   *Difference
+}
+
+// join gives both surveys the texts of both, so that they look at the same
+// calls.
+func (d *differ) join() {
+	merge := func(a, b *[]string) {
+		all := append(slices.Clone(*a), *b...)
+		slices.Sort(all)
+		*a = slices.Compact(all)
+		*b = *a
+	}
+	merge(&d.old.Tools, &d.new.Tools)
+	merge(&d.old.Vetoes, &d.new.Vetoes)
+	merge(&d.old.Notes, &d.new.Notes)
+	d.result.Incomplete = []evaluator.Blocker{}
+	for _, s := range []*evaluator.Survey{d.old, d.new} {
+		for _, b := range s.Incomplete {
+			if !slices.Contains(d.result.Incomplete, b) {
+				d.result.Incomplete = append(d.result.Incomplete, b)
+			}
+		}
+	}
+}
+
+// A change is how an answer changed: what one row is about.
+type change struct {
+	from, to  string
+	direction Direction
+}
+
+// exact reports whether neither policy tells the texts of kind n apart.
+func (d *differ) exact(n int) bool { return d.old.Exact(n) && d.new.Exact(n) }
+
+// compareCalls finds the calls that are answered otherwise, and puts them into
+// rows.
+func (d *differ) compareCalls(ctx context.Context) error {
+	space := newCallSpace(d.old)
+	changed := map[change]*region{}
+	var mu sync.Mutex // of changed
+	err := overKinds(ctx, func(n int) {
+		var found []change // of each call; the zero change is none
+		any := false
+		for c := range d.old.CallsAmong(n, d.exact(n)) {
+			before, beforeErr := d.old.Decide(ctx, c)
+			after, afterErr := d.new.Decide(ctx, c)
+			ch, differs := compareOutcomes(c, before, beforeErr, after, afterErr)
+			if !differs {
+				ch = change{}
+			}
+			any = any || differs
+			found = append(found, ch)
+		}
+		if !any {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		space.each(n, d.exact(n), func(i, point int) {
+			if found[i] != (change{}) {
+				changedRegion(changed, found[i], space.space).set(point)
+			}
+		})
+	})
+	if err != nil {
+		return err
+	}
+	d.result.Calls = space.size
+	for ch, r := range changed {
+		for _, c := range r.cubes() {
+			d.result.Changes = append(d.result.Changes, d.callChange(ctx, space, ch, c))
+		}
+	}
+	return ctx.Err()
+}
+
+// changedRegion returns the region of a change, which it makes if need be.
+func changedRegion(changed map[change]*region, ch change, s *space) *region {
+	r, ok := changed[ch]
+	if !ok {
+		r = newRegion(s)
+		changed[ch] = r
+	}
+	return r
+}
+
+// callChange describes one row.
+func (d *differ) callChange(ctx context.Context, space *callSpace, ch change, c *cube) Change {
+	example := space.example(c)
+	before, beforeErr := d.old.Decide(ctx, example)
+	after, afterErr := d.new.Decide(ctx, example)
+	return Change{Kind: "call", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(),
+		Conditions: c.conditions(), Example: explainCallDocument(example),
+		Before: answerOf(before, beforeErr), After: answerOf(after, afterErr)}
+}
+
+// compareOutcomes says how the answer to c changed, if it did.
+func compareOutcomes(c *capability.Call, before capability.Outcome, beforeErr error, after capability.Outcome, afterErr error) (change, bool) {
+	if beforeErr != nil && afterErr != nil {
+		return change{}, false // undecided both times: refused both times
+	}
+	if beforeErr == nil && afterErr == nil && before.Equal(after) {
+		return change{}, false
+	}
+	ch := change{from: plainName(c, before, beforeErr), to: plainName(c, after, afterErr), direction: Rewording}
+	a, b := permits(ch.from), permits(ch.to)
+	switch {
+	case b > a:
+		ch.direction = Widening
+	case b < a:
+		ch.direction = Narrowing
+	case ch.from == ch.to && before.Missing != after.Missing: // both ask: about less, about more, or about other things
+		switch {
+		case after.Missing.SubsetOf(before.Missing):
+			ch.direction = Widening
+		case before.Missing.SubsetOf(after.Missing):
+			ch.direction = Narrowing
+		}
+	}
+	return ch, true
+}
+
+func nameOf(o capability.Outcome, err error) string {
+	if err != nil {
+		return "error"
+	}
+	return o.Kind.String()
+}
+
+// plainName is nameOf, with allow for what the call's own transform asks for: a
+// call that may be made is modified or gets a note because its hook wants that,
+// and no row needs to say so.
+func plainName(c *capability.Call, o capability.Outcome, err error) string {
+	asked := [...]capability.Kind{capability.NoTransform: capability.Allow, capability.Rewrite: capability.Modify, capability.InjectContext: capability.Inject}
+	if err == nil && o.Kind == asked[c.Policy.Transform.Kind] {
+		return capability.Allow.String()
+	}
+	return nameOf(o, err)
+}
+
+// permits ranks outcomes by what happens without anybody's doing: a call is
+// refused, waits for a person, is made with arguments or a note that nobody asked
+// for, or is made as it is. An answer that is none is a refusal.
+func permits(outcome string) int {
+	switch outcome {
+	case capability.Allow.String():
+		return 3
+	case capability.Modify.String(), capability.Inject.String():
+		return 2
+	case capability.Escalate.String():
+		return 1
+	default:
+		return 0
+	}
+}
+
+// compareSkills does the same for skills, whose domain is a list.
+func (d *differ) compareSkills(ctx context.Context, old, new *evaluator.Evaluator) error {
+	requests := skillRequests()
+	type pair struct {
+		before, after       skill.Answer
+		beforeErr, afterErr error
+	}
+	pairs := make([]pair, len(requests))
+	overSkills(ctx, requests, func(i int) {
+		p := &pairs[i]
+		p.before, p.beforeErr = old.Skill(ctx, &requests[i])
+		p.after, p.afterErr = new.Skill(ctx, &requests[i])
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	d.result.Skills = len(requests)
+	space := newSkillSpace()
+	changed := map[change]*region{}
+	for i, p := range pairs {
+		if p.beforeErr != nil && p.afterErr != nil || p.beforeErr == nil && p.afterErr == nil && reflect.DeepEqual(p.before, p.after) {
+			continue
+		}
+		ch := change{deployment(p.before, p.beforeErr), deployment(p.after, p.afterErr), Rewording}
+		switch a, b := tierOf(p.before, p.beforeErr), tierOf(p.after, p.afterErr); {
+		case b > a:
+			ch.direction = Widening
+		case b < a:
+			ch.direction = Narrowing
+		}
+		changedRegion(changed, ch, space).set(i)
+	}
+	for ch, r := range changed {
+		for _, c := range r.cubes() {
+			out := Change{Kind: "skill", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(), Conditions: c.conditions()}
+			c.each(func(i int) bool {
+				if doc := explainSkillDocument(&requests[i]); out.Example == nil || len(doc) < len(out.Example) {
+					out.Example = doc
+					out.Before, out.After = answerOf(pairs[i].before, pairs[i].beforeErr), answerOf(pairs[i].after, pairs[i].afterErr)
+				}
+				return true
+			})
+			d.result.Changes = append(d.result.Changes, out)
+		}
+	}
+	return nil
+}
+
+// deployment names what happens to a skill.
+func deployment(a skill.Answer, err error) string {
+	switch e := &a.Enforcement; {
+	case err != nil:
+		return "error"
+	case e.Deploy:
+		return "deployed at " + e.EffectiveTier.String()
+	case e.Blocked:
+		return "blocked"
+	default:
+		return "pending"
+	}
+}
+
+// tierOf ranks what happens to a skill: nothing, waiting, or the tier it gets.
+func tierOf(a skill.Answer, err error) int {
+	switch e := &a.Enforcement; {
+	case err != nil || e.Blocked:
+		return 0
+	case e.Deploy:
+		return 1 + int(e.EffectiveTier)
+	default:
+		return 1
+	}
+}
+
+// matrix fills the squares: calls without a verdict under the default grant.
+func (d *differ) matrix(ctx context.Context) error {
+	for _, origin := range capability.Origins() {
+		for _, def := range capability.Taxonomy() {
+			for _, taint := range []capability.Taint{capability.Clean, capability.Tainted} {
+				d.result.Matrix = append(d.result.Matrix, d.square(ctx, origin, def, taint))
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+func (d *differ) square(ctx context.Context, origin capability.Origin, def capability.Definition, taint capability.Taint) Square {
+	s := Square{Origin: origin.String(), Capability: def.Name, Taint: taint.String(), Before: []string{}, After: []string{}}
+	for i := range 27 {
+		c := &capability.Call{Tool: "tool", Taint: taint, Grant: capability.DefaultGrant(), Profile: capability.Profile{Origin: origin,
+			ReadOnly: capability.Hint(i % 3), Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)}}
+		n := cellOf(c)
+		for c := range d.old.CallsAmong(n, d.exact(n)) {
+			before, beforeErr := d.old.Decide(ctx, c)
+			after, afterErr := d.new.Decide(ctx, c)
+			inBefore, inAfter := before.Required.Has(def.Capability), after.Required.Has(def.Capability)
+			if inBefore && !slices.Contains(s.Before, nameOf(before, beforeErr)) {
+				s.Before = append(s.Before, nameOf(before, beforeErr))
+			}
+			if inAfter && !slices.Contains(s.After, nameOf(after, afterErr)) {
+				s.After = append(s.After, nameOf(after, afterErr))
+			}
+			if _, differs := compareOutcomes(c, before, beforeErr, after, afterErr); differs && (inBefore || inAfter) {
+				s.Changed = true
+			}
+		}
+	}
+	byPrecedence := func(a, b string) int { return cmp.Compare(precedence(a), precedence(b)) }
+	slices.SortFunc(s.Before, byPrecedence)
+	slices.SortFunc(s.After, byPrecedence)
+	return s
+}
+
+// precedence orders outcomes as the specification lists them.
+func precedence(kind string) int {
+	k, _ := capability.ParseKind(kind)
+	return int(k)
+}

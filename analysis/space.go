@@ -1,0 +1,195 @@
+package analysis
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// A callSpace is the domain of calls as members that each have a few values:
+// those of evaluator.CellCall, and the texts that the policies tell apart.
+type callSpace struct {
+	*space
+	survey *evaluator.Survey // for its texts
+}
+
+// The dimensions of a callSpace, in the order in which conditions widen: what a
+// reader least needs to be told comes first.
+const (
+	dimOpenWorld = iota
+	dimNote      // none, rewrite, and a note: one that is unknown, or one of the known
+	dimSandbox
+	dimHuman
+	dimVeto // none, one that is unknown, or one of the known
+	dimBase // one for each grantable capability
+)
+
+const (
+	dimReadOnly = iota + dimBase + 5
+	dimDestructive
+	dimTaint
+	dimOrigin
+	dimTool // one that is unknown, or one of the known
+	dimCount
+)
+
+var hintValues = []string{notGiven, "no", "yes"}
+
+// grantable are the capabilities that a base can have.
+var grantable = func() []capability.Definition {
+	var list []capability.Definition
+	for _, d := range capability.Taxonomy() {
+		if d.Grantable {
+			list = append(list, d)
+		}
+	}
+	return list
+}()
+
+func newCallSpace(s *evaluator.Survey) *callSpace {
+	known := func(values, texts []string, other, format string) []string {
+		if len(texts) == 0 {
+			return append(values, other)
+		}
+		quoted := make([]string, len(texts))
+		for i, text := range texts {
+			quoted[i] = strconv.Quote(text)
+		}
+		values = append(values, fmt.Sprintf(format, "other than "+strings.Join(quoted, " and ")))
+		for _, q := range quoted {
+			values = append(values, fmt.Sprintf(format, q))
+		}
+		return values
+	}
+	dims := make([]dimension, dimCount)
+	dims[dimOpenWorld] = dimension{"tool.open_world", hintValues}
+	dims[dimNote] = dimension{"policy.transform.kind", known([]string{"none", "rewrite"}, s.Notes, "inject_context", "an injected note %s")}
+	dims[dimSandbox] = dimension{"policy.sandbox_escalation", []string{"no", "yes"}}
+	dims[dimHuman] = dimension{"policy.requires_human", []string{"no", "yes"}}
+	dims[dimVeto] = dimension{"policy.veto", known([]string{notGiven}, s.Vetoes, "given", "%s")}
+	for i, d := range grantable {
+		dims[dimBase+i] = dimension{"grant.base", []string{"without " + d.Name, "with " + d.Name}}
+	}
+	dims[dimReadOnly] = dimension{"tool.read_only", hintValues}
+	dims[dimDestructive] = dimension{"tool.destructive", hintValues}
+	dims[dimTaint] = dimension{"taint", []string{"clean", "tainted"}}
+	dims[dimOrigin] = dimension{member: "tool.origin"}
+	for _, o := range capability.Origins() {
+		dims[dimOrigin].values = append(dims[dimOrigin].values, o.String())
+	}
+	dims[dimTool] = dimension{"tool.name", known(nil, s.Tools, "any", "%s")}
+	return &callSpace{newSpace(dims), s}
+}
+
+// point returns where a call of kind n is whose texts are the given ones of
+// those that the survey knows, 0 being one that it does not.
+func (s *callSpace) point(c *capability.Call, tool, veto, note int) []int {
+	at := make([]int, dimCount)
+	at[dimOpenWorld], at[dimReadOnly], at[dimDestructive] = int(c.Profile.OpenWorld), int(c.Profile.ReadOnly), int(c.Profile.Destructive)
+	at[dimOrigin], at[dimTaint] = int(c.Profile.Origin), int(c.Taint-capability.Clean)
+	if c.Policy.SandboxEscalation {
+		at[dimSandbox] = 1
+	}
+	if c.Policy.RequiresHuman {
+		at[dimHuman] = 1
+	}
+	if c.Policy.Vetoed {
+		at[dimVeto] = 1 + veto
+	}
+	at[dimNote] = int(c.Policy.Transform.Kind)
+	if c.Policy.Transform.Kind == capability.InjectContext {
+		at[dimNote] += note
+	}
+	for i, d := range grantable {
+		if c.Grant.Base.Has(d.Capability) {
+			at[dimBase+i] = 1
+		}
+	}
+	at[dimTool] = tool
+	return at
+}
+
+// each calls visit for the points of the calls of kind n: i counts the calls of
+// Survey.CallsAmong. With exact there is one call, which stands for all texts.
+func (s *callSpace) each(n int, exact bool, visit func(i, point int)) {
+	c := evaluator.CellCall(n)
+	vetoes, notes := 1, 1
+	if c.Policy.Vetoed {
+		vetoes += len(s.survey.Vetoes)
+	}
+	if c.Policy.Transform.Kind == capability.InjectContext {
+		notes += len(s.survey.Notes)
+	}
+	i := 0
+	for tool := range 1 + len(s.survey.Tools) {
+		for veto := range vetoes {
+			for note := range notes {
+				visit(i, s.number(s.point(c, tool, veto, note)))
+				if !exact {
+					i++
+				}
+			}
+		}
+	}
+}
+
+// example returns the call with the shortest document in a cube.
+func (s *callSpace) example(c *cube) *capability.Call {
+	build := func(base int) *capability.Call {
+		at := make([]int, dimCount)
+		for i, values := range c.values {
+			at[i] = values[0]
+			if i >= dimBase && i < dimBase+len(grantable) && len(values) > 1 {
+				at[i] = base
+			}
+		}
+		return s.call(at)
+	}
+	all, none := build(1), build(0)
+	if len(explainCallDocument(none)) < len(explainCallDocument(all)) {
+		return none
+	}
+	return all
+}
+
+// call returns the call at a point.
+func (s *callSpace) call(at []int) *capability.Call {
+	c := &capability.Call{Taint: capability.Clean + capability.Taint(at[dimTaint]), Profile: capability.Profile{
+		Origin: capability.Origin(at[dimOrigin]), ReadOnly: capability.Hint(at[dimReadOnly]),
+		Destructive: capability.Hint(at[dimDestructive]), OpenWorld: capability.Hint(at[dimOpenWorld])}}
+	for i, d := range grantable {
+		if at[dimBase+i] == 1 {
+			c.Grant.Base |= capability.Set(d.Capability)
+		}
+	}
+	c.Policy.Vetoed = at[dimVeto] > 0
+	c.Policy.RequiresHuman, c.Policy.SandboxEscalation = at[dimHuman] == 1, at[dimSandbox] == 1
+	c.Policy.Transform.Kind = capability.TransformKind(min(at[dimNote], int(capability.InjectContext)))
+	veto, note := at[dimVeto]-1, at[dimNote]-int(capability.InjectContext)
+	return s.survey.WithTexts(c, at[dimTool], max(veto, 0), max(note, 0))
+}
+
+// newSkillSpace is the domain of skills, in the order of skillRequests.
+func newSkillSpace() *space {
+	flag := []string{"no", "yes"}
+	counts := make([]string, len(counters))
+	for i, c := range counters {
+		counts[i] = fmt.Sprintf("%d after %d successes", c[1], c[0])
+	}
+	sources := []string{}
+	for s := skill.UnknownSource; validSource(s); s++ {
+		sources = append(sources, s.String())
+	}
+	return newSpace([]dimension{
+		{"requested", []string{"read_only", "sandbox_edit", "full_access"}},
+		{"approval", []string{notGiven, "approved", "rejected"}},
+		{"provenance.source", sources},
+		{"provenance.scanned", flag}, {"provenance.signer_trusted", flag}, {"provenance.signed", flag},
+		{"provenance.vulnerabilities", []string{"0", "1", "18446744073709551615"}},
+		{"provenance.fail_count", counts},
+	})
+}

@@ -145,6 +145,22 @@ func ofTool(name string) fixed { return fixed{symbolic.Tool: name} }
 // follow follows the plan for calls like c with some texts fixed. Texts in split
 // may be compared with constants. The error is that of ctx.
 func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, fixed fixed, split ...symbolic.Hole) (followed, error) {
+	return m.followWith(ctx, follower{callInput, program.Eval}, c, fixed, split...)
+}
+
+// A follower is how documents are built and the plan is evaluated for them.
+type follower struct {
+	input func(c *capability.Call) (ast.Value, error)
+	eval  func(ctx context.Context, input ast.Value, split ...symbolic.Hole) (*symbolic.Answer, error)
+}
+
+// newFollower returns one for many calls that have much in common. It belongs to
+// one goroutine.
+func newFollower(program *symbolic.Program) follower {
+	return follower{newInputs().call, program.NewSession().Eval}
+}
+
+func (m *compilation) followWith(ctx context.Context, by follower, c *capability.Call, fixed fixed, split ...symbolic.Hole) (followed, error) {
 	for _, text := range fixed {
 		if m.texts.In(ast.String(text)) { // who knows the marks must not be able to use them
 			return followed{cell: interpreted, blocker: &Blocker{Why: "a text of the call looks like a mark"}}, nil
@@ -153,7 +169,7 @@ func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *
 	m.follows.Add(1)
 	limited, stop := context.WithTimeoutCause(ctx, followTime, errFollowTime)
 	defer stop()
-	answer, err := m.evaluate(limited, program, c, fixed, split...)
+	answer, err := m.evaluate(limited, by, c, fixed, split...)
 	if ctx.Err() != nil {
 		return followed{}, ctx.Err()
 	}
@@ -179,7 +195,7 @@ func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *
 
 // evaluate evaluates the plan with the fixed texts, and marks for the call's
 // others.
-func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c *capability.Call, fixed fixed, split ...symbolic.Hole) (*symbolic.Answer, error) {
+func (m *compilation) evaluate(ctx context.Context, by follower, c *capability.Call, fixed fixed, split ...symbolic.Hole) (*symbolic.Answer, error) {
 	text := func(h symbolic.Hole) string {
 		if text, ok := fixed[h]; ok {
 			return text
@@ -197,11 +213,11 @@ func (m *compilation) evaluate(ctx context.Context, program *symbolic.Program, c
 	case capability.InjectContext:
 		t.Note = text(symbolic.Note)
 	}
-	input, err := callInput(&marked)
+	input, err := by.input(&marked)
 	if err != nil {
 		return nil, err
 	}
-	return program.Eval(ctx, input, split...)
+	return by.eval(ctx, input, split...)
 }
 
 // checked returns a cell that answers a call as OPA did. If it does not, what

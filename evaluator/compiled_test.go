@@ -194,6 +194,7 @@ func fillTable(t *testing.T, e *Evaluator) {
 				if page >= pageCount {
 					return
 				}
+				by := newFollower(program)
 				for i := range pageCells {
 					at := place{page, i}
 					c := callAt(at)
@@ -203,7 +204,7 @@ func fillTable(t *testing.T, e *Evaluator) {
 					if m.all.get(at) != nil {
 						continue
 					}
-					f, err := m.follow(ctx, program, c, nil, symbolic.Tool)
+					f, err := m.followWith(ctx, by, c, nil, symbolic.Tool)
 					if want := c.Decide(""); err != nil || f.blocker != nil || f.except != nil || !f.cell.outcome(c).Equal(want) {
 						t.Errorf("%+v: native %+v, cell %+v, error %v", c, want, f.cell, err)
 						return
@@ -271,7 +272,7 @@ prefixed(name) := name if { startswith(name, "z") }
 			}
 			c := &capability.Call{Tool: "tool", Taint: capability.Clean, Policy: capability.CallPolicy{Vetoed: true,
 				Transform: capability.Transform{Kind: capability.Rewrite, Arguments: json.RawMessage("{}")}}}
-			answer, err := e.compiled.evaluate(ctx, program, c, nil, symbolic.Tool)
+			answer, err := e.compiled.evaluate(ctx, follower{callInput, program.Eval}, c, nil, symbolic.Tool)
 			var d *symbolic.Dependence
 			got := compiled
 			switch {

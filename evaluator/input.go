@@ -29,7 +29,45 @@ func objectOf(members ...member) *ast.Term {
 
 // callInput builds the canonical call document.
 func callInput(c *capability.Call) (ast.Value, error) {
-	p := &c.Policy
+	policy, err := policyTerm(&c.Policy)
+	if err != nil {
+		return nil, err
+	}
+	return callOf(toolTerm(c), grantTerm(&c.Grant), policy, c.Taint), nil
+}
+
+// callOf puts a call document together.
+func callOf(tool, grant, policy *ast.Term, taint capability.Taint) ast.Value {
+	return objectOf(
+		member{"tool", tool},
+		member{"grant", grant},
+		member{"taint", ast.InternedTerm(taint.String())},
+		member{"policy", policy},
+	).Value
+}
+
+func toolTerm(c *capability.Call) *ast.Term {
+	return objectOf(
+		member{"name", ast.StringTerm(c.Tool)},
+		member{"origin", ast.InternedTerm(c.Profile.Origin.String())},
+		member{"read_only", hintTerm(c.Profile.ReadOnly)},
+		member{"destructive", hintTerm(c.Profile.Destructive)},
+		member{"open_world", hintTerm(c.Profile.OpenWorld)},
+	)
+}
+
+func grantTerm(g *capability.Grant) *ast.Term {
+	var base []*ast.Term
+	for _, name := range g.Base.CoverageNames() {
+		base = append(base, ast.InternedTerm(name))
+	}
+	for _, name := range g.Unknown {
+		base = append(base, ast.StringTerm(name))
+	}
+	return objectOf(member{"base", ast.ArrayTerm(base...)})
+}
+
+func policyTerm(p *capability.CallPolicy) (*ast.Term, error) {
 	transform := member{"transform", nil}
 	switch p.Transform.Kind {
 	case capability.Rewrite:
@@ -45,30 +83,57 @@ func callInput(c *capability.Call) (ast.Value, error) {
 	if p.Vetoed {
 		veto = ast.StringTerm(p.Veto)
 	}
-	var base []*ast.Term
-	for _, name := range c.Grant.Base.CoverageNames() {
-		base = append(base, ast.InternedTerm(name))
-	}
-	for _, name := range c.Grant.Unknown {
-		base = append(base, ast.StringTerm(name))
-	}
 	return objectOf(
-		member{"tool", objectOf(
-			member{"name", ast.StringTerm(c.Tool)},
-			member{"origin", ast.InternedTerm(c.Profile.Origin.String())},
-			member{"read_only", hintTerm(c.Profile.ReadOnly)},
-			member{"destructive", hintTerm(c.Profile.Destructive)},
-			member{"open_world", hintTerm(c.Profile.OpenWorld)},
-		)},
-		member{"grant", objectOf(member{"base", ast.ArrayTerm(base...)})},
-		member{"taint", ast.InternedTerm(c.Taint.String())},
-		member{"policy", objectOf(
-			member{"veto", veto},
-			member{"requires_human", ast.InternedTerm(p.RequiresHuman)},
-			member{"sandbox_escalation", ast.InternedTerm(p.SandboxEscalation)},
-			transform,
-		)},
-	).Value, nil
+		member{"veto", veto},
+		member{"requires_human", ast.InternedTerm(p.RequiresHuman)},
+		member{"sandbox_escalation", ast.InternedTerm(p.SandboxEscalation)},
+		transform,
+	), nil
+}
+
+// inputs builds call documents that share the terms of what is the same in
+// them. It belongs to one goroutine.
+type inputs struct {
+	tools    map[toolKey]*ast.Term
+	grants   map[capability.Set]*ast.Term
+	policies map[policyKey]*ast.Term
+}
+
+type toolKey struct {
+	name    string
+	profile capability.Profile
+}
+
+type policyKey struct {
+	vetoed, human, sandbox bool
+	kind                   capability.TransformKind
+	veto, note, arguments  string
+}
+
+func newInputs() *inputs {
+	return &inputs{map[toolKey]*ast.Term{}, map[capability.Set]*ast.Term{}, map[policyKey]*ast.Term{}}
+}
+
+// call is callInput for a call whose grant has no unknown names.
+func (in *inputs) call(c *capability.Call) (ast.Value, error) {
+	tool := toolKey{c.Tool, c.Profile}
+	if in.tools[tool] == nil {
+		in.tools[tool] = toolTerm(c)
+	}
+	if in.grants[c.Grant.Base] == nil {
+		in.grants[c.Grant.Base] = grantTerm(&c.Grant)
+	}
+	p := &c.Policy
+	policy := policyKey{p.Vetoed, p.RequiresHuman, p.SandboxEscalation, p.Transform.Kind,
+		p.Veto, p.Transform.Note, string(p.Transform.Arguments)}
+	if in.policies[policy] == nil {
+		term, err := policyTerm(p)
+		if err != nil {
+			return nil, err
+		}
+		in.policies[policy] = term
+	}
+	return callOf(in.tools[tool], in.grants[c.Grant.Base], in.policies[policy], c.Taint), nil
 }
 
 func kindMember(p *capability.CallPolicy) member {

@@ -74,9 +74,10 @@ func (e *Evaluator) Report(ctx context.Context, progress func(done, total int)) 
 	blockers := map[Blocker]int{}
 	var mu sync.Mutex // of both
 	err = overPages(ctx, progress, func(page int) error {
+		by := newFollower(program)
 		for i := range pageCells {
 			seen := map[Blocker]bool{}
-			count, err := m.countCell(ctx, program, callAt(place{page, i}), seen)
+			count, err := m.countCell(ctx, by, callAt(place{page, i}), seen)
 			if err != nil {
 				return err
 			}
@@ -102,8 +103,8 @@ func (e *Evaluator) Report(ctx context.Context, progress func(done, total int)) 
 }
 
 // countCell counts the cell of one call and notes what stands in its way.
-func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, c *capability.Call, seen map[Blocker]bool) (count Report, err error) {
-	f, err := m.follow(ctx, program, c, nil, symbolic.Tool)
+func (m *compilation) countCell(ctx context.Context, by follower, c *capability.Call, seen map[Blocker]bool) (count Report, err error) {
+	f, err := m.followWith(ctx, by, c, nil, symbolic.Tool)
 	if err != nil {
 		return count, err
 	}
@@ -112,7 +113,7 @@ func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, 
 	}
 	switch {
 	case f.cell.byTool: // what the table of some tool would meet
-		own, err := m.follow(ctx, program, c, ofTool(c.Tool), symbolic.Tool)
+		own, err := m.followWith(ctx, by, c, ofTool(c.Tool), symbolic.Tool)
 		if err != nil {
 			return count, err
 		}
@@ -130,7 +131,7 @@ func (m *compilation) countCell(ctx context.Context, program *symbolic.Program, 
 	count.Compiled++
 	for _, tool := range f.cell.except {
 		count.Excepted = 1
-		own, err := m.follow(ctx, program, c, ofTool(tool), symbolic.Tool)
+		own, err := m.followWith(ctx, by, c, ofTool(tool), symbolic.Tool)
 		if err != nil {
 			return count, err
 		}

@@ -126,16 +126,17 @@ type surveyor struct {
 }
 
 func (w *surveyor) page(ctx context.Context, s *Survey, page int) error {
+	by := newFollower(w.program)
 	for i := range pageCells {
 		c := callAt(place{page, i})
-		f, err := w.follow(ctx, w.program, c, nil, textual...)
+		f, err := w.followWith(ctx, by, c, nil, textual...)
 		if err != nil {
 			return err
 		}
 		s.cells[page*pageCells+i] = w.class(f)
 		if len(f.except) > 0 {
 			rest := maxCombinations
-			if err := w.explore(ctx, c, fixed{}, f, &rest); err != nil {
+			if err := w.explore(ctx, by, c, fixed{}, f, &rest); err != nil {
 				return err
 			}
 		}
@@ -152,7 +153,7 @@ const maxCombinations = 1000
 
 // explore finds the constants that texts are compared with once others of the
 // call are constants themselves.
-func (w *surveyor) explore(ctx context.Context, c *capability.Call, given fixed, f followed, rest *int) error {
+func (w *surveyor) explore(ctx context.Context, by follower, c *capability.Call, given fixed, f followed, rest *int) error {
 	for h, texts := range f.except {
 		for _, text := range texts {
 			if *rest--; *rest < 0 {
@@ -161,12 +162,12 @@ func (w *surveyor) explore(ctx context.Context, c *capability.Call, given fixed,
 			}
 			more := maps.Clone(given)
 			more[h] = text
-			inner, err := w.follow(ctx, w.program, c, more, textual...)
+			inner, err := w.followWith(ctx, by, c, more, textual...)
 			if err != nil {
 				return err
 			}
 			w.note(inner)
-			if err := w.explore(ctx, c, more, inner, rest); err != nil {
+			if err := w.explore(ctx, by, c, more, inner, rest); err != nil {
 				return err
 			}
 		}

@@ -24,7 +24,8 @@ func TestSurvey(t *testing.T) {
 		{`input.policy.transform.note == "x"; input.tool.name != "a"`, []string{"a"}, nil, []string{"x"}, 0},
 		{`startswith(input.tool.name, "mcp_")`, []string{"mcp_", "mcp_x", "xmcp_"}, []string{"mcp_", "mcp_x", "xmcp_"}, []string{"mcp_", "mcp_x", "xmcp_"}, 1},
 		{`input.policy.transform.arguments.path`, nil, nil, nil, 1},
-		{`input.taint == "clean"; concat(",", [x | some x in {"z", input.taint}]) == "clean,z"`, nil, nil, nil, 0},
+		{`input.taint == "clean"; concat(",", [x | some x in {"z", input.taint}]) == "clean,z"`,
+			[]string{"xz", "z", "zx"}, []string{"xz", "z", "zx"}, []string{"xz", "z", "zx"}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.condition, func(t *testing.T) {

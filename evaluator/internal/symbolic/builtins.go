@@ -44,9 +44,14 @@ func (m *machine) native(name string, args []value) (value, error) {
 	}
 	terms := make([]*ast.Term, len(args))
 	var in holes
+	stable := m.session != nil
 	for i, a := range args {
 		terms[i] = a.Term
 		in |= a.holes
+		stable = stable && a.stable
+	}
+	if v, ok := m.session.result(name, terms); stable && ok {
+		return m.part(value{holes: in, stable: true}, v), nil
 	}
 	m.result, m.results = nil, 0
 	err := function(m.bctx, terms, m.collect)
@@ -58,7 +63,10 @@ func (m *machine) native(name string, args []value) (value, error) {
 	case m.results > 1:
 		return value{}, because(false, "has several results")
 	}
-	return m.part(value{holes: in}, m.result), nil
+	if stable {
+		m.session.remember(name, terms, m.result)
+	}
+	return m.part(value{holes: in, stable: stable}, m.result), nil
 }
 
 // impure lists the built-in functions outside whole families that read a
@@ -121,7 +129,7 @@ var frequent = map[string]bool{
 	"is_array": true, "is_boolean": true, "is_null": true, "is_number": true, "is_object": true, "is_string": true,
 }
 
-func truth(b bool) value { return value{Term: ast.InternedTerm(b)} }
+func truth(b bool) value { return value{Term: ast.InternedTerm(b), stable: true} }
 
 func equality(want bool) func(*machine, string, []value) (value, error) {
 	return func(m *machine, _ string, args []value) (value, error) {

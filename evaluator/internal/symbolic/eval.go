@@ -26,13 +26,17 @@ type Answer struct {
 // Eval evaluates the plan for input. Texts of the holes in split may be
 // compared as a whole with constants: the answer is for all others. Its errors
 // are a *[Dependence], [ErrUndefined], [ErrAmbiguous], or that of ctx.
-func (p *Program) Eval(ctx context.Context, input ast.Value, split ...Hole) (answer *Answer, err error) {
+func (p *Program) Eval(ctx context.Context, input ast.Value, split ...Hole) (*Answer, error) {
+	return p.eval(ctx, input, nil, split)
+}
+
+func (p *Program) eval(ctx context.Context, input ast.Value, s *Session, split []Hole) (answer *Answer, err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // from a built-in function that got what nobody expected
 			answer, err = nil, because(false, fmt.Sprintf("the evaluation broke off: %v", cause))
 		}
 	}()
-	m := &machine{Program: p, ctx: ctx, memo: []map[*function]value{{}}, cancel: topdown.NewCancel()}
+	m := &machine{Program: p, ctx: ctx, session: s, memo: []map[*function]known{{}}, cancel: topdown.NewCancel()}
 	for _, h := range split {
 		m.split |= 1 << h
 	}
@@ -42,13 +46,13 @@ func (p *Program) Eval(ctx context.Context, input ast.Value, split ...Hole) (ans
 		m.results++
 		return nil
 	}
-	m.parts = make(map[*ast.Term]holes, 32)
-	m.survey(ast.NewTerm(input))
+	root := value{Term: ast.NewTerm(input), stable: s != nil}
+	root.holes = m.prepare(input)
 	stop := context.AfterFunc(ctx, m.cancel.Cancel)
 	defer stop()
 	f := m.frame()
-	f.set(ir.Input, value{ast.NewTerm(input), p.texts.holes(input)})
-	f.set(ir.Data, value{Term: p.data})
+	f.set(ir.Input, root)
+	f.set(ir.Data, value{Term: p.data, stable: true})
 	for _, b := range p.policy.Plans.Plans[0].Blocks {
 		if _, err := m.block(f, b); err != nil {
 			return nil, err
@@ -73,7 +77,9 @@ type machine struct {
 	ctx     context.Context
 	cancel  topdown.Cancel
 	steps   int
-	memo    []map[*function]value // what rules gave, a map for each `with` that is in force
+	session *Session              // nil: nothing is kept for other inputs
+	members [maxMembers]*ast.Term // of the input, by the session's numbers
+	memo    []map[*function]known // what rules gave, a map for each `with` that is in force
 	frames  []*frame              // for calls to come
 	args    []value               // of the calls under way
 	parts   map[*ast.Term]holes   // of the input, with what they hold
@@ -83,11 +89,36 @@ type machine struct {
 	results int
 	split   holes
 	except  map[Hole][]string
+	excepts int // how often one was added
 	answer  *ast.Term
 	answers int
 }
 
-// survey notes the holes in each part of the input.
+// prepare notes the holes in each part of the input, and its members.
+func (m *machine) prepare(input ast.Value) holes {
+	m.parts = map[*ast.Term]holes{}
+	if m.session != nil {
+		m.parts = m.session.parts
+	}
+	object, ok := input.(ast.Object)
+	if !ok {
+		return m.texts.holes(input)
+	}
+	var found holes
+	object.Foreach(func(key, v *ast.Term) {
+		known, ok := m.parts[v]
+		if !ok {
+			known = m.survey(v)
+		}
+		found |= m.texts.holes(key.Value) | known
+		if n, ok := m.session.number(key.Value); ok {
+			m.members[n] = v
+		}
+	})
+	return found
+}
+
+// survey notes the holes in each part of t.
 func (m *machine) survey(t *ast.Term) holes {
 	var found holes
 	switch v := t.Value.(type) {
@@ -110,11 +141,15 @@ func (m *machine) survey(t *ast.Term) holes {
 // holes in it.
 type value struct {
 	*ast.Term
-	holes holes
+	holes  holes
+	stable bool // the very term stands for it in other evaluations of a session
 }
 
 // A frame holds the locals of one call.
-type frame struct{ locals []local }
+type frame struct {
+	locals  []local
+	touched touched // the parts of the input that what happened in it may depend on
+}
 
 type local struct {
 	value
@@ -124,6 +159,9 @@ type local struct {
 func (f *frame) get(l ir.Local) value {
 	if int(l) >= len(f.locals) {
 		return value{}
+	}
+	if l == ir.Input {
+		f.touched |= whole
 	}
 	at := &f.locals[l]
 	at.fresh = false
@@ -144,19 +182,19 @@ func (m *machine) frame() *frame {
 		m.frames = m.frames[:n-1]
 		return f
 	}
-	return &frame{make([]local, 0, 64)}
+	return &frame{locals: make([]local, 0, 64)}
 }
 
 // release takes back a frame that nobody reads any more.
 func (m *machine) release(f *frame) {
 	clear(f.locals)
-	f.locals = f.locals[:0]
+	*f = frame{locals: f.locals[:0]}
 	m.frames = append(m.frames, f)
 }
 
 // create sets a local to a value that is nowhere else.
 func (f *frame) create(l ir.Local, v ast.Value, h holes) {
-	f.set(l, value{ast.NewTerm(v), h})
+	f.set(l, value{Term: ast.NewTerm(v), holes: h})
 	f.locals[l].fresh = true
 }
 
@@ -216,9 +254,9 @@ func (m *machine) read(f *frame, o ir.Operand) value {
 	case ir.Local:
 		return f.get(v)
 	case ir.StringIndex:
-		return value{Term: m.strings[v]}
+		return value{Term: m.strings[v], stable: true}
 	case ir.Bool:
-		return value{Term: ast.InternedTerm(bool(v))}
+		return value{Term: ast.InternedTerm(bool(v)), stable: true}
 	}
 	return value{}
 }
@@ -238,9 +276,9 @@ func is[T ast.Value](v value) control {
 	return defined(ok)
 }
 
-func number(n int64) value { return value{Term: ast.InternedTerm(int(n))} }
+func number(n int64) value { return value{Term: ast.InternedTerm(int(n)), stable: true} }
 
-var null = value{Term: ast.NullTerm()}
+var null = value{Term: ast.NullTerm(), stable: true}
 
 // run executes one statement. The cases are those of OPA's intermediate
 // representation, and mean what its documentation and its WebAssembly compiler
@@ -283,12 +321,23 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 	case *ir.ResetLocalStmt:
 		f.set(s.Target, value{})
 	case *ir.IsDefinedStmt:
+		if s.Source == ir.Input { // it always is, whatever it is
+			return next, nil
+		}
 		return defined(f.get(s.Source).Term != nil), nil
 	case *ir.IsUndefinedStmt:
 		return defined(f.get(s.Source).Term == nil), nil
 
 	case *ir.DotStmt:
-		v, err := m.dot(m.read(f, s.Source), m.read(f, s.Key))
+		key := m.read(f, s.Key)
+		touched := f.touched
+		source := m.read(f, s.Source)
+		if s.Source.Value == ir.Input {
+			if n, ok := m.session.number(key.Value); ok { // of the input it is this member alone
+				f.touched = touched | 1<<n
+			}
+		}
+		v, err := m.dot(source, key)
 		f.set(s.Target, v)
 		return defined(v.Term != nil), err
 	case *ir.LenStmt:
@@ -313,7 +362,7 @@ func (m *machine) run(f *frame, stmt ir.Stmt) (control, error) {
 	case *ir.MakeNumberIntStmt:
 		f.set(s.Target, number(s.Value))
 	case *ir.MakeNumberRefStmt:
-		if f.set(s.Target, value{Term: m.numbers[s.Index]}); m.numbers[s.Index] == nil {
+		if f.set(s.Target, value{Term: m.numbers[s.Index], stable: true}); m.numbers[s.Index] == nil {
 			return fail, because(false, "is a number that cannot be read")
 		}
 	case *ir.MakeArrayStmt:
@@ -412,7 +461,7 @@ func (m *machine) with(f *frame, s *ir.WithStmt) (control, error) {
 		return fail, err
 	}
 	f.set(s.Local, replaced)
-	m.memo = append(m.memo, map[*function]value{})
+	m.memo = append(m.memo, map[*function]known{})
 	c, err := m.block(f, s.Block)
 	m.memo = m.memo[:len(m.memo)-1]
 	f.set(s.Local, saved)
@@ -437,7 +486,7 @@ func (m *machine) upsert(document value, path []*ast.Term, v value) (value, erro
 		if !ok {
 			return value{}, because(false, "replaces a part of what is not an object")
 		}
-		child = value{object.Get(path[0]), document.holes}
+		child = value{Term: object.Get(path[0]), holes: document.holes}
 		object.Foreach(func(k, v *ast.Term) {
 			if !k.Equal(path[0]) {
 				out.Insert(k, v)
@@ -449,20 +498,30 @@ func (m *machine) upsert(document value, path []*ast.Term, v value) (value, erro
 		return value{}, err
 	}
 	out.Insert(path[0], inner.Term)
-	return value{ast.NewTerm(out), document.holes | v.holes}, nil // more than there may be
+	return value{Term: ast.NewTerm(out), holes: document.holes | v.holes}, nil // more than there may be
 }
 
 func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
 	base := len(m.args)
+	_, planned := m.funcs[s.Func]
+	touched := f.touched
 	for _, a := range s.Args {
 		m.args = append(m.args, m.read(f, a))
+	}
+	if planned && len(s.Args) >= 2 && s.Args[0].Value == ir.Input { // to hand the input on is not to look at it
+		f.touched = touched
+		for _, a := range s.Args[2:] {
+			if a.Value == ir.Input {
+				f.touched |= whole
+			}
+		}
 	}
 	args := m.args[base:]
 	defer func() { m.args = m.args[:base] }()
 	var v value
 	var err error
 	if fn, ok := m.funcs[s.Func]; ok {
-		v, err = m.apply(fn, args)
+		v, err = m.apply(f, fn, args)
 	} else {
 		v, err = m.builtin(s.Func, args)
 	}
@@ -470,17 +529,32 @@ func (m *machine) call(f *frame, s *ir.CallStmt) (control, error) {
 	return defined(v.Term != nil), err
 }
 
-// apply calls a planned function.
-func (m *machine) apply(fn *function, args []value) (value, error) {
-	memo := m.memo[len(m.memo)-1]
-	if fn.memoize {
-		if v, ok := memo[fn]; ok {
-			return v, nil
-		}
-	}
+// known is what a rule gave, and on what parts of the input that may depend.
+type known struct {
+	value
+	touched touched
+}
+
+// apply calls a planned function from within a frame.
+func (m *machine) apply(from *frame, fn *function, args []value) (value, error) {
 	if len(args) != len(fn.Params) {
 		return value{}, because(false, "calls "+fn.Name+" with another number of arguments")
 	}
+	memo := m.memo[len(m.memo)-1]
+	if fn.memoize {
+		if v, ok := memo[fn]; ok {
+			from.touched |= v.touched
+			return v.value, nil
+		}
+	}
+	shared := m.session != nil && len(m.memo) == 1
+	if shared {
+		if v, ok := m.session.find(m, fn, args[2:]); ok {
+			from.touched |= v.touched
+			return v.value, nil
+		}
+	}
+	excepts := m.excepts
 	f := m.frame()
 	defer m.release(f)
 	for i, l := range fn.Params {
@@ -491,16 +565,21 @@ func (m *machine) apply(fn *function, args []value) (value, error) {
 		if err != nil {
 			return value{}, err
 		}
-		if c == leave {
-			v := f.get(returned)
-			if fn.memoize {
-				memo[fn] = v
-			}
-			return v, nil
-		}
 		if c > fail {
 			return value{}, because(false, "leaves "+fn.Name+" in a way that cannot be followed")
 		}
+		if c != leave {
+			continue
+		}
+		v := known{f.locals[returned].value, f.touched}
+		from.touched |= v.touched
+		if shared && excepts == m.excepts {
+			v = m.session.keep(m, fn, args[2:], v)
+		}
+		if fn.memoize {
+			memo[fn] = v
+		}
+		return v.value, nil
 	}
 	return value{}, because(false, fn.Name+" does not return")
 }

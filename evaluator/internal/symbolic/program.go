@@ -131,6 +131,6 @@ func (p *Program) literal(target ir.Local, stmts []ir.Stmt) (set literalSet) {
 		members.Add(p.strings[text])
 		set.adds++
 	}
-	set.value = value{Term: ast.NewTerm(members)}
+	set.value = value{Term: ast.NewTerm(members), stable: true}
 	return set
 }

@@ -14,6 +14,7 @@ func (m *machine) exclude(h Hole, text string) (verdict, error) {
 		m.except = map[Hole][]string{}
 	}
 	m.except[h] = append(m.except[h], text)
+	m.excepts++
 	return never, nil
 }
 
@@ -44,13 +45,15 @@ func (m *machine) equal(a, b value) (bool, error) {
 
 // part returns a term that stands in whole.
 func (m *machine) part(whole value, t *ast.Term) value {
-	if t == nil || whole.holes == 0 {
-		return value{Term: t}
+	v := value{Term: t, stable: whole.stable}
+	if t != nil && whole.holes != 0 {
+		known, ok := m.parts[t]
+		if !ok {
+			known = m.texts.holes(t.Value)
+		}
+		v.holes = known
 	}
-	if known, ok := m.parts[t]; ok {
-		return value{t, known}
-	}
-	return value{t, m.texts.holes(t.Value)}
+	return v
 }
 
 func (m *machine) compare(a, b ast.Value) (verdict, error) {
@@ -359,5 +362,5 @@ func (m *machine) merge(a, b value) (value, error) {
 		}
 		return err != nil
 	})
-	return value{ast.NewTerm(out), a.holes | b.holes}, err
+	return value{Term: ast.NewTerm(out), holes: a.holes | b.holes}, err
 }

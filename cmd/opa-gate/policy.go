@@ -18,7 +18,7 @@ import (
 func newPolicy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "policy",
-		Short:   "Explain what the policies decide",
+		Short:   "Work on policies: check, test, verify, compare, explain",
 		Example: "  opa-gate policy explain --policies ./policies call.json",
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },

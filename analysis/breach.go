@@ -1,12 +1,18 @@
 package analysis
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
@@ -28,34 +34,68 @@ func (v *verifier) breach(ctx context.Context, i Invariant, f *finding) *Breach 
 		b.AgainstAnswer = answerOf(f.against.outcome, f.against.err)
 	}
 	if f.call != nil {
-		b.Rules = append(b.Rules, v.decidedBy(ctx, f.call)...)
+		b.Rules = append(b.Rules, v.decidedBy(ctx, i.Name, f.call)...)
 	}
 	if f.request != nil {
 		b.Rules = append(b.Rules, v.skillDecidedBy(ctx, f.request)...)
 	}
 	if f.against != nil {
-		b.Rules = append(b.Rules, v.decidedBy(ctx, f.against.call)...)
+		b.Rules = append(b.Rules, v.decidedBy(ctx, i.Name, f.against.call)...)
 	}
 	if i.File != "" {
 		b.Rules = append(b.Rules, Place{invariantsRule, i.File, i.Line})
 	}
-	b.Rules = slices.Compact(b.Rules)
+	b.Rules = unrepeated(b.Rules)
 	switch {
 	case i.File != "":
 		b.Test = authoredTest(f)
 	case f.call != nil:
-		b.Test = callTest(i.Name, f.call)
+		b.Test = v.callTest(i.Name, f)
 	default:
-		b.Test = skillTest(i.Name, f.request)
+		b.Test = skillTest(i.Name, f)
 	}
 	return b
 }
 
-// decidedBy returns where the branch stands that decided a call; without an
-// answer, that is where the rules collide, if they do.
-func (v *verifier) decidedBy(ctx context.Context, c *capability.Call) []Place {
+// masksOf are the members of an answer that an invariant is about, besides its
+// outcome.
+var masksOf = map[string][]string{
+	"missing-never-allowed": {"required", "granted"},
+	"grant-is-a-ceiling":    {"granted"},
+	"taint-never-adds":      {"granted"},
+	redeclarationName:       {"required"},
+}
+
+// decidedBy returns where the branch stands that decided a call, and those that
+// the masks came from which an invariant is about; without an answer, that is
+// where the rules collide, if they do.
+func (v *verifier) decidedBy(ctx context.Context, invariant string, c *capability.Call) []Place {
 	explanation, err := Explain(ctx, v.evaluator, c)
-	return places(explanation, err)
+	list := places(explanation, err)
+	if err != nil {
+		return list
+	}
+	for _, b := range explanation.Basis {
+		if !slices.Contains(masksOf[invariant], b.Member) {
+			continue
+		}
+		list = append(list, b.From)
+		for _, of := range b.Of {
+			list = append(list, of.From)
+		}
+	}
+	return list
+}
+
+// unrepeated keeps the first of each.
+func unrepeated(list []Place) []Place {
+	kept := []Place{}
+	for _, p := range list {
+		if !slices.Contains(kept, p) {
+			kept = append(kept, p)
+		}
+	}
+	return kept
 }
 
 func (v *verifier) skillDecidedBy(ctx context.Context, r *skill.Request) []Place {
@@ -85,23 +125,96 @@ func places(x *Explanation, err error) []Place {
 // testName is the name of the test that shows a breach.
 func testName(invariant string) string { return "test_" + strings.ReplaceAll(invariant, "-", "_") }
 
-// callTest is a test of the decision on c, with what the specification wants.
-func callTest(invariant string, c *capability.Call) string {
-	want := c.Decide("")
+// callTest is a test of the decision on the call that shows a breach, and on the
+// one that it was held against, with what the specification wants: whichever of
+// the two is wrong, the test fails.
+func (v *verifier) callTest(invariant string, f *finding) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.call.decision with input as %s\n", testName(invariant), explainCallDocument(c))
-	fmt.Fprintf(&b, "\tgot.outcome == %q\n\tgot.missing_mask == %d\n\tgot.required_mask == %d\n\tgot.granted_mask == %d\n}\n",
-		want.Kind, want.Missing.Mask(), want.Required.Mask(), want.Granted.Mask())
-	return b.String()
+	fmt.Fprintf(&b, "%s if {\n", testName(invariant))
+	ask := func(got string, c *capability.Call, answer json.RawMessage) {
+		want := c.Decide(v.opts.System)
+		fmt.Fprintf(&b, "\t%s := data.gate.call.decision with input as %s\n", got, explainCallDocument(c))
+		lines := []string{
+			fmt.Sprintf("%s.outcome == %q", got, want.Kind), fmt.Sprintf("%s.missing_mask == %d", got, want.Missing.Mask()),
+			fmt.Sprintf("%s.required_mask == %d", got, want.Required.Mask()), fmt.Sprintf("%s.granted_mask == %d", got, want.Granted.Mask()),
+		}
+		writeTestLines(&b, lines, got, answer, answerOf(want, nil))
+	}
+	ask("got", f.call, f.answer)
+	if f.against != nil {
+		ask("other", f.against.call, answerOf(f.against.outcome, f.against.err))
+	}
+	return b.String() + "}\n"
 }
 
-func skillTest(invariant string, r *skill.Request) string {
-	want := r.Decide()
+func skillTest(invariant string, f *finding) string {
+	want := f.request.Decide()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), explainSkillDocument(r))
-	fmt.Fprintf(&b, "\tgot.trust == %q\n\tgot.outcome == %q\n\tgot.granted == %s\n\tgot.enforcement.deploy == %v\n}\n",
-		want.Trust, want.Outcome, encode(want.Granted), want.Enforcement.Deploy)
-	return b.String()
+	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), explainSkillDocument(f.request))
+	lines := []string{fmt.Sprintf("got.trust == %q", want.Trust), fmt.Sprintf("got.outcome == %q", want.Outcome),
+		fmt.Sprintf("got.granted == %s", encode(want.Granted)), fmt.Sprintf("got.enforcement.deploy == %v", want.Enforcement.Deploy)}
+	writeTestLines(&b, lines, "got", f.answer, answerOf(want, nil))
+	return b.String() + "}\n"
+}
+
+// writeTestLines writes lines of a test, and one for each member in which an
+// answer is not what is wanted, so that the test fails because of it.
+func writeTestLines(b *strings.Builder, lines []string, variable string, got, want json.RawMessage) {
+	for _, line := range differing(variable, decodeAnswer(got), decodeAnswer(want)) {
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintf(b, "\t%s\n", line)
+	}
+}
+
+// decodeAnswer reads an answer; an error is an answer without members.
+func decodeAnswer(text json.RawMessage) any {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		panic(err) // answerOf wrote it
+	}
+	if m, ok := v.(map[string]any); ok && m["error"] != nil {
+		return nil
+	}
+	return v
+}
+
+// differing are conditions that what is wanted fulfils, and what was got does not:
+// one for each member that differs. Without an answer there is none, since any
+// condition fails.
+func differing(at string, got, want any) []string {
+	g, ok := got.(map[string]any)
+	w, wanted := want.(map[string]any)
+	switch {
+	case got == nil && wanted, reflect.DeepEqual(got, want):
+		return nil
+	case !ok || !wanted:
+		return []string{fmt.Sprintf("%s == %s", at, encode(want))}
+	}
+	names := slices.Sorted(maps.Keys(w))
+	var conditions []string
+	for _, name := range names {
+		if _, has := g[name]; !has {
+			conditions = append(conditions, fmt.Sprintf("%s.%s == %s", at, name, encode(w[name])))
+			continue
+		}
+		if _, isObject := w[name].(map[string]any); isObject && g[name] == nil {
+			conditions = append(conditions, fmt.Sprintf("%s.%s != null", at, name))
+			continue
+		}
+		conditions = append(conditions, differing(at+"."+name, g[name], w[name])...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g)) {
+		if _, has := w[name]; !has {
+			conditions = append(conditions, fmt.Sprintf("not %s.%s", at, name))
+		}
+	}
+	return conditions
 }
 
 // authoredTest is a test that an invariant of the author's own holds.
@@ -128,9 +241,9 @@ func (v *verifier) authored(ctx context.Context) error {
 		return err
 	}
 	w := &authoredWalk{verifier: v, query: query, findings: map[string]*finding{}}
-	v.mentioned(query)
-	err = overKinds(ctx, func(n int) {
-		for c := range v.survey.CallsAmong(n, v.survey.Exact(n) && len(v.survey.Tools)+len(v.survey.Vetoes)+len(v.survey.Notes) == 0) {
+	looks := v.mentioned()
+	err = overKinds(ctx, v.kinds, func(n int) {
+		for c := range v.survey.CallsAmong(n, v.answers.Exact(n) && !looks) {
 			a := v.ask(ctx, c)
 			if a.err != nil {
 				continue
@@ -144,9 +257,8 @@ func (v *verifier) authored(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	requests := skillRequests()
-	overSkills(ctx, requests, func(i int) {
-		r := &requests[i]
+	overSkills(ctx, v.requests, func(i int) {
+		r := &v.requests[i]
 		a, err := v.evaluator.Skill(ctx, r)
 		if err != nil {
 			return
@@ -164,19 +276,127 @@ func (v *verifier) authored(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// mentioned adds the texts that the invariants mention to those that calls are
-// looked at with.
-func (v *verifier) mentioned(query *evaluator.Query) {
-	for _, text := range query.Texts() {
-		for _, list := range []*[]string{&v.survey.Tools, &v.survey.Vetoes, &v.survey.Notes} {
-			if !slices.Contains(*list, text) {
-				*list = append(*list, text)
+// The texts of a call, each with the members of what the invariants see that hold
+// it, or a sentence made of it.
+var textMembers = [...][]ast.Ref{
+	{ast.MustParseRef("input.call.tool.name"), ast.MustParseRef("input.decision.reason"), ast.MustParseRef("input.decision.warnings")},
+	{ast.MustParseRef("input.call.policy.veto"), ast.MustParseRef("input.decision.reason"), ast.MustParseRef("input.decision.warnings")},
+	{ast.MustParseRef("input.call.policy.transform.note"), ast.MustParseRef("input.decision.note"), ast.MustParseRef("input.decision.reason")},
+}
+
+// mentioned adds the texts that the invariants may compare a text with to those
+// that calls are looked at with. It reports whether they look at any text at all:
+// if not, calls that differ in their texts are the same to them.
+func (v *verifier) mentioned() (looks bool) {
+	rules := v.invariantRules()
+	for i, list := range []*[]string{&v.survey.Tools, &v.survey.Vetoes, &v.survey.Notes} {
+		var readers []*ast.Rule
+		handed := false
+		for _, rule := range rules {
+			switch reads, names := reading(rule, textMembers[i], rules); {
+			case reads:
+				readers = append(readers, rule)
+				handed = handed || names
+			default:
+				handed = handed || names
+			}
+		}
+		if len(readers) == 0 {
+			continue
+		}
+		looks = true
+		if handed { // to another rule, which may compare it
+			readers = rules
+		}
+		for _, rule := range readers {
+			*list = append(*list, stringsIn(rule)...)
+		}
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	return looks
+}
+
+// invariantRules lists the rules in the module of the author's invariants, and
+// those of the modules that they use.
+func (v *verifier) invariantRules() []*ast.Rule {
+	compiler, _ := v.evaluator.Policies()
+	var rules []*ast.Rule
+	seen := map[*ast.Module]bool{}
+	var add func(found []*ast.Rule)
+	add = func(found []*ast.Rule) {
+		for _, rule := range found {
+			if seen[rule.Module] {
+				continue
+			}
+			seen[rule.Module] = true
+			rules = append(rules, rule.Module.Rules...)
+			for _, r := range rule.Module.Rules {
+				ast.WalkRefs(r, func(ref ast.Ref) bool {
+					if ref.HasPrefix(ast.DefaultRootRef) {
+						add(compiler.GetRules(ref))
+					}
+					return false
+				})
 			}
 		}
 	}
-	for _, list := range []*[]string{&v.survey.Tools, &v.survey.Vetoes, &v.survey.Notes} {
-		slices.Sort(*list)
+	add(compiler.GetRulesExact(ast.MustParseRef(invariantsRule)))
+	return rules
+}
+
+// reading reports whether a rule may read one of some members of the input, and
+// whether it names one of the given rules: only then a text goes from one to another.
+func reading(rule *ast.Rule, members []ast.Ref, rules []*ast.Rule) (reads, names bool) {
+	ast.WalkRefs(rule.Body, func(r ast.Ref) bool {
+		reads = reads || slices.ContainsFunc(members, func(member ast.Ref) bool { return mayReach(r, member) })
+		names = names || slices.ContainsFunc(rules, func(other *ast.Rule) bool {
+			return mayReach(r, other.Path())
+		})
+		return false
+	})
+	if rule.Else != nil {
+		elseReads, elseNames := reading(rule.Else, members, rules)
+		reads, names = reads || elseReads, names || elseNames
 	}
+	return reads, names
+}
+
+// mayReach reports whether a reference can be to a member, to one around it or
+// to one in it.
+func mayReach(r, member ast.Ref) bool {
+	for i := range min(len(r), len(member)) {
+		if i > 0 && !r[i].IsGround() {
+			return true
+		}
+		if !r[i].Equal(member[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// stringsIn lists the strings in a rule that are no names of members, and not
+// the message alone.
+func stringsIn(rule *ast.Rule) []string {
+	var texts []string
+	collect := func(t *ast.Term) bool {
+		if _, isRef := t.Value.(ast.Ref); isRef {
+			return true
+		}
+		if text, ok := t.Value.(ast.String); ok && text != "" {
+			texts = append(texts, string(text))
+		}
+		return false
+	}
+	ast.WalkTerms(rule.Body, collect)
+	for _, arg := range rule.Head.Args {
+		ast.WalkTerms(arg, collect)
+	}
+	if rule.Else != nil {
+		texts = append(texts, stringsIn(rule.Else)...)
+	}
+	return texts
 }
 
 // authoredWalk collects what the author's invariants say.
@@ -247,11 +467,23 @@ func (w *authoredWalk) report(ctx context.Context) {
 	for _, message := range messages {
 		one := i
 		one.Title = message
-		for _, p := range places { // the rule that has the message in its text, if one has
-			if strings.Contains(p.Text, message) {
-				one.File, one.Line = p.File, p.Line
+		longest := 0
+		for _, p := range places { // the rule that has the most of the message in its text
+			if n := common(message, p.Text); n > longest {
+				longest, one.File, one.Line = n, p.File, p.Line
 			}
 		}
 		w.verifier.report(ctx, one, w.findings[message])
 	}
+}
+
+// common returns the length of the longest text that is in both.
+func common(a, b string) int {
+	longest := 0
+	for i := range a {
+		for i+longest < len(a) && strings.Contains(b, a[i:i+longest+1]) {
+			longest++
+		}
+	}
+	return longest
 }

@@ -83,10 +83,15 @@ func (f *finding) add(problem string, doc json.RawMessage, keep func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.inputs++
-	if f.document == nil || len(doc) < len(f.document) || len(doc) == len(f.document) && bytes.Compare(doc, f.document) < 0 {
+	if f.document == nil || smaller(doc, f.document) {
 		f.problem, f.document = problem, doc
 		keep()
 	}
+}
+
+// smaller reports whether a document is shown rather than another one.
+func smaller(a, b json.RawMessage) bool {
+	return len(a) < len(b) || len(a) == len(b) && bytes.Compare(a, b) < 0
 }
 
 // Verify holds the invariants against the answers of e over the whole domain
@@ -101,7 +106,15 @@ func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	v := &verifier{evaluator: e, survey: survey, opts: opts, result: &Verification{Incomplete: survey.Incomplete}}
+	return (&verifier{evaluator: e, survey: survey, answers: survey, opts: opts}).verify(ctx)
+}
+
+// verify runs all checks.
+func (v *verifier) verify(ctx context.Context) (*Verification, error) {
+	v.result = &Verification{Incomplete: v.survey.Incomplete}
+	if v.requests == nil {
+		v.requests = skillRequests()
+	}
 	if v.result.Incomplete == nil {
 		v.result.Incomplete = []evaluator.Blocker{}
 	}
@@ -115,14 +128,24 @@ func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*
 
 type verifier struct {
 	evaluator *evaluator.Evaluator
-	survey    *evaluator.Survey
+	survey    *evaluator.Survey // for the texts, and the calls with them
+	answers   answers           // the survey, but for tests
+	kinds     []int             // all of them if it is nil, which it is but in tests
+	requests  []skill.Request   // the same
 	opts      *VerifyOptions
 	result    *Verification
 }
 
+// answers are what policies answer to calls.
+type answers interface {
+	// Exact reports whether one answer stands for all texts of the calls of a kind.
+	Exact(n int) bool
+	Decide(ctx context.Context, c *capability.Call) (capability.Outcome, error)
+}
+
 // ask answers a call of the survey.
 func (v *verifier) ask(ctx context.Context, c *capability.Call) answered {
-	o, err := v.survey.Decide(ctx, c)
+	o, err := v.answers.Decide(ctx, c)
 	return answered{c, o, err}
 }
 
@@ -141,10 +164,10 @@ func (v *verifier) calls(ctx context.Context) error {
 	}
 	findings := make([]finding, len(checks))
 	var inputs atomic.Int64
-	err := overKinds(ctx, func(n int) {
-		exact := v.survey.Exact(n)
+	err := overKinds(ctx, v.kinds, func(n int) {
+		exact := v.answers.Exact(n)
 		for _, m := range partners(n) {
-			exact = exact && v.survey.Exact(m)
+			exact = exact && v.answers.Exact(m)
 		}
 		for c := range v.survey.CallsAmong(n, exact) {
 			inputs.Add(1)
@@ -176,20 +199,25 @@ func (f *finding) addCall(problem string, a, against *answered) {
 	})
 }
 
-// overKinds calls visit for every kind of call, on all processors.
-func overKinds(ctx context.Context, visit func(n int)) error {
+// overKinds calls visit for the given kinds of call, nil being every one, on all
+// processors.
+func overKinds(ctx context.Context, kinds []int, visit func(n int)) error {
 	const batch = 1024
+	count, kind := evaluator.Cells, func(i int) int { return i }
+	if kinds != nil {
+		count, kind = len(kinds), func(i int) int { return kinds[i] }
+	}
 	var next atomic.Int64
 	var workers sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for ctx.Err() == nil {
 				start := int(next.Add(batch)) - batch
-				if start >= evaluator.Cells {
+				if start >= count {
 					return
 				}
-				for n := start; n < min(start+batch, evaluator.Cells); n++ {
-					visit(n)
+				for i := start; i < min(start+batch, count); i++ {
+					visit(kind(i))
 				}
 			}
 		})
@@ -202,7 +230,7 @@ func overKinds(ctx context.Context, visit func(n int)) error {
 // it is declared anew in any way, everything else in the call being the same.
 func (v *verifier) redeclarations(ctx context.Context) error {
 	var f finding
-	err := overKinds(ctx, func(n int) {
+	err := overKinds(ctx, v.kinds, func(n int) {
 		first := evaluator.CellCall(n)
 		if first.Profile != (capability.Profile{Origin: first.Profile.Origin}) {
 			return // each group of profiles is looked at once
@@ -214,7 +242,7 @@ func (v *verifier) redeclarations(ctx context.Context) error {
 				Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)}
 			c := *first
 			c.Profile = profiles[i]
-			exact = exact && v.survey.Exact(cellOf(&c))
+			exact = exact && v.answers.Exact(cellOf(&c))
 		}
 		for c := range v.survey.CallsAmong(n, exact) {
 			v.redeclare(ctx, c, profiles[:], &f)
@@ -225,38 +253,38 @@ func (v *verifier) redeclarations(ctx context.Context) error {
 }
 
 func (v *verifier) redeclare(ctx context.Context, c *capability.Call, profiles []capability.Profile, f *finding) {
-	answers := map[capability.Profile]answered{}
-	for _, p := range profiles {
+	answers := make([]answered, len(profiles))
+	for i, p := range profiles {
 		with := *c
 		with.Profile = p
-		if a := v.ask(ctx, &with); a.err == nil {
-			answers[p] = a
-		}
+		answers[i] = v.ask(ctx, &with)
 	}
-	get := func(p capability.Profile) (answered, bool) {
-		a, ok := answers[p]
-		return a, ok
-	}
-	for _, p := range profiles {
-		old, ok := get(p)
-		if !ok {
+	for i, merged := range profiles {
+		now := &answers[i]
+		if now.err != nil {
 			continue
 		}
-		for _, next := range profiles {
-			merged := p.Redeclare(next)
-			now, ok := get(merged)
-			if !ok {
-				with := *c
-				with.Profile = merged
-				if now = v.ask(ctx, &with); now.err != nil {
-					continue
-				}
+		var before *answered // with the smallest document, so that a call counts once
+		for j, p := range profiles {
+			old := &answers[j]
+			if old.err != nil || old.outcome.Required.SubsetOf(now.outcome.Required) || !becomes(p, merged, profiles) {
+				continue
 			}
-			if less := old.outcome.Required.Minus(now.outcome.Required); !less.Empty() {
-				f.addCall("declared anew it no longer requires "+less.String(), &now, &old)
+			if before == nil || smaller(explainCallDocument(old.call), explainCallDocument(before.call)) {
+				before = old
 			}
 		}
+		if before != nil {
+			less := before.outcome.Required.Minus(now.outcome.Required)
+			f.addCall("declared anew it no longer requires "+less.String(), now, before)
+		}
 	}
+}
+
+// becomes reports whether a tool of profile p has another one once it is
+// declared anew as any of those.
+func becomes(p, merged capability.Profile, declared []capability.Profile) bool {
+	return slices.ContainsFunc(declared, func(next capability.Profile) bool { return p.Redeclare(next) == merged })
 }
 
 // skills holds the domain of skills against its invariants.
@@ -272,7 +300,7 @@ func (v *verifier) skills(ctx context.Context) error {
 			}})
 	}
 	findings := make([]finding, len(checks))
-	requests := skillRequests()
+	requests := v.requests
 	overSkills(ctx, requests, func(i int) {
 		r := &requests[i]
 		a, err := v.evaluator.Skill(ctx, r)

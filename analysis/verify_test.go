@@ -1,0 +1,580 @@
+package analysis
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// A whole policy, as small as one can be: it lets every call be made, and no skill.
+const (
+	minimalCall = `package gate.call
+
+ok := {
+	"outcome": "allow", "reason": "", "missing": [], "missing_mask": 0,
+	"required": [], "required_mask": 0, "granted": [], "granted_mask": 0,
+}
+
+`
+	minimalSkill = `package gate.skill
+
+decision := {
+	"trust": "untrusted", "ceiling": null, "granted": null, "outcome": "deny", "reason": "",
+	"enforcement": {
+		"deploy": false, "effective_tier": null, "overridden": false, "blocked": true, "pending": null, "reason": "",
+	},
+}
+`
+)
+
+// minimal makes policies of the rules that decide calls, and more files: pairs of
+// a name and a text.
+func minimal(t testing.TB, rules string, more ...string) *evaluator.Evaluator {
+	t.Helper()
+	tree := fstest.MapFS{"call.rego": {Data: []byte(minimalCall + rules)}, "skill.rego": {Data: []byte(minimalSkill)}}
+	for i := 0; i < len(more); i += 2 {
+		tree[more[i]] = &fstest.MapFile{Data: []byte(more[i+1])}
+	}
+	e, err := evaluator.New(t.Context(), &evaluator.Options{FS: tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// sampled are the answers of an engine, asked about each call: what a survey says
+// of all kinds of call, for as many as a test can afford. No kind is exact, so
+// every text is tried.
+type sampled struct{ evaluator.Engine }
+
+func (sampled) Exact(int) bool { return false }
+
+// kinds lists the kinds of call that a test looks at.
+func kinds(in func(c *capability.Call) bool) []int {
+	list := []int{}
+	for n := range evaluator.Cells {
+		if in(evaluator.CellCall(n)) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// plainKinds are the calls under an empty grant and a full one on which nobody
+// passed a verdict: 9 origins, 27 hints, 2 bases, 2 taints.
+func plainKinds() []int {
+	return kinds(func(c *capability.Call) bool {
+		return (c.Grant.Base == 0 || c.Grant.Base == capability.All) && !c.Policy.Vetoed && !c.Policy.RequiresHuman &&
+			!c.Policy.SandboxEscalation && c.Policy.Transform.Kind == capability.NoTransform
+	})
+}
+
+// verifySample is Verify for some kinds of call, and some skills, with the texts
+// that tools, vetoes and notes have.
+func verifySample(t testing.TB, e *evaluator.Evaluator, kinds []int, requests []skill.Request, native bool, texts ...[]string) *Verification {
+	t.Helper()
+	texts = append(texts, nil, nil, nil)
+	v := &verifier{evaluator: e, survey: &evaluator.Survey{Tools: texts[0], Vetoes: texts[1], Notes: texts[2]}, answers: sampled{e},
+		kinds: kinds, requests: requests, opts: &VerifyOptions{Native: native}}
+	got, err := v.verify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// noSkills leaves skills out of a sample.
+var noSkills = []skill.Request{}
+
+// broken returns the breach of an invariant, by its name, or by its title where
+// names are the same; nil if it holds. The test fails if there is no such one.
+func broken(t testing.TB, v *Verification, name string) *Breach {
+	t.Helper()
+	for _, i := range v.Invariants {
+		if i.Name == name || i.Title == name {
+			return i.Breach
+		}
+	}
+	t.Fatalf("there is no invariant %s", name)
+	return nil
+}
+
+// brokenNames lists what does not hold.
+func brokenNames(v *Verification) []string {
+	names := []string{}
+	for _, i := range v.Invariants {
+		if i.Breach != nil {
+			names = append(names, i.Name)
+		}
+	}
+	return names
+}
+
+func heavy(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a whole survey takes seconds, and minutes under the race detector; it runs without -short")
+	}
+}
+
+// The domain of calls is counted by its dimensions in the specification.
+func TestKindsOfCall(t *testing.T) {
+	origins, hints, bases, taints, flags, transforms := 9, 3*3*3, 32, 2, 2*2*2, 3
+	if want := origins * hints * bases * taints * flags * transforms; evaluator.Cells != want {
+		t.Errorf("%d kinds of call, want %d = 373,248", evaluator.Cells, want)
+	}
+	given, documents := 0, map[string]bool{}
+	for n := range evaluator.Cells {
+		c := evaluator.CellCall(n)
+		p := &c.Profile
+		if p.ReadOnly == capability.Unset || p.Destructive == capability.Unset || p.OpenWorld == capability.Unset {
+			continue
+		}
+		given++
+		documents[string(explainCallDocument(c))] = true
+	}
+	if want := 9 * 2 * 2 * 2 * 32 * 2 * 2 * 2 * 2 * 3; given != want || len(documents) != want {
+		t.Errorf("%d kinds with every annotation, and %d documents; want %d = 110,592", given, len(documents), want)
+	}
+}
+
+// So is that of skills: tiers, approvals, sources, flags, counts of
+// vulnerabilities, and pairs of counts on either side of where trust turns.
+func TestSkillsOfTheDomain(t *testing.T) {
+	requests := skillRequests()
+	documents := map[string]bool{}
+	for i := range requests {
+		documents[string(explainSkillDocument(&requests[i]))] = true
+	}
+	if want := 3 * 3 * 4 * (2 * 2 * 2) * 3 * 11; len(requests) != want || len(documents) != want || newSkillSpace().size != want {
+		t.Errorf("%d skills, %d documents, %d points; want %d", len(requests), len(documents), newSkillSpace().size, want)
+	}
+	// A point's number is the place of its request in the list.
+	space := newSkillSpace()
+	eachPoint(space, func(n int, at []int) {
+		r := &requests[n]
+		got := []string{r.Requested.String(), r.Approval.String(), r.Provenance.Source.String(), yes(r.Provenance.Scanned),
+			yes(r.Provenance.SignerTrusted), yes(r.Provenance.Signed), fmt.Sprint(r.Provenance.Vulnerabilities),
+			fmt.Sprintf("%d after %d successes", r.Provenance.FailCount, r.Provenance.SuccessCount)}
+		for i, d := range space.dims {
+			if want := d.values[at[i]]; got[i] != want && (want != notGiven || r.Approval != skill.NoVerdict) {
+				t.Fatalf("skill %d has %s %s, want %s", n, d.member, got[i], want)
+			}
+		}
+	})
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// Policies that allow everything, over the whole domain: what is broken, by how
+// many inputs, and the smallest of them.
+func TestVerifyCountsBreaches(t *testing.T) {
+	heavy(t)
+	v, err := Verify(t.Context(), minimal(t, "decision := ok\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v.Calls != 373248 || v.Skills != 9504 || v.OK() || len(v.Incomplete) != 0 {
+		t.Errorf("%d calls, %d skills, OK %v, incomplete %v", v.Calls, v.Skills, v.OK(), v.Incomplete)
+	}
+	if got, want := brokenNames(v), []string{"veto-first", "markers-escalate", "person-asked"}; !slices.Equal(got, want) {
+		t.Errorf("broken are %v, want %v", got, want)
+	}
+	for name, want := range map[string]struct {
+		inputs   int
+		document string
+	}{
+		"veto-first":       {373248 / 2, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"veto": "stop"}}`},
+		"markers-escalate": {373248 / 9 * 4, `{"tool": {"name": "tool", "origin": "admin-grant"}, "taint": "clean"}`},
+		"person-asked":     {373248 / 4 * 3, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"requires_human": true}}`},
+	} {
+		b := broken(t, v, name)
+		if b == nil || b.Inputs != want.inputs || string(b.Document) != want.document ||
+			!slices.Equal(b.Rules, []Place{{"data.gate.call.ok", "call.rego", 3}}) {
+			t.Errorf("%s: %+v, want %d inputs and %s", name, b, want.inputs, want.document)
+		}
+	}
+}
+
+// Texts that rules compare with are tried in every combination that they have.
+func TestVerifyTriesTextsTogether(t *testing.T) {
+	heavy(t)
+	v, err := Verify(t.Context(), minimal(t, `decision := ok if {
+	input.tool.origin == "fetcher"
+	input.policy.veto == "x"
+	input.tool.name == "a"
+} else := object.union(ok, {"outcome": "deny", "reason": input.policy.veto}) if {
+	is_string(input.policy.veto)
+} else := object.union(ok, {"outcome": "escalate"})
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Half of a ninth of the kinds is a fetcher's and has a veto: 2 of them beside 2
+	// tools.
+	special := 373248 / 9 / 2
+	if want := 373248 - special + special*2*2; v.Calls != want || len(v.Incomplete) != 0 {
+		t.Errorf("%d calls, want %d; incomplete %v", v.Calls, want, v.Incomplete)
+	}
+	b := broken(t, v, "veto-first")
+	if b == nil || b.Inputs != special || string(b.Document) != `{"tool": {"name": "a", "origin": "fetcher"}, "taint": "clean", "policy": {"veto": "x"}}` {
+		t.Errorf("%+v, want every call with that tool and veto", b)
+	}
+	if got, want := brokenNames(v), []string{"veto-first", "person-asked"}; !slices.Equal(got, want) {
+		t.Errorf("broken are %v, want %v", got, want)
+	}
+}
+
+// What no table can follow is named, where it stands; what it mentions is tried.
+func TestVerifyNamesWhatItCannotFollow(t *testing.T) {
+	heavy(t)
+	v, err := Verify(t.Context(), minimal(t, `default decision := {
+	"outcome": "escalate", "reason": "", "missing": [], "missing_mask": 0,
+	"required": [], "required_mask": 0, "granted": [], "granted_mask": 0,
+}
+
+decision := object.union(ok, {"outcome": "deny", "reason": input.policy.veto}) if is_string(input.policy.veto)
+
+decision := ok if {
+	plain
+	input.tool.origin == "fetcher"
+	startswith(input.tool.name, "mcp_")
+}
+
+decision := ok if {
+	plain
+	input.tool.origin == "first-party"
+	regex.match("^pay", input.tool.name)
+}
+
+plain if {
+	input.taint == "clean"
+	not input.policy.veto
+	not input.policy.requires_human
+	not input.policy.sandbox_escalation
+}
+`), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var named []string
+	for _, b := range v.Incomplete {
+		named = append(named, fmt.Sprintf("%s:%d:%d: %s", b.File, b.Line, b.Column, b.Expression))
+	}
+	slices.Sort(named)
+	if want := []string{
+		`call.rego:18:2: startswith(input.tool.name, "mcp_")`,
+		`call.rego:24:2: regex.match("^pay", input.tool.name)`,
+	}; !slices.Equal(named, want) {
+		t.Errorf("named are %q, want %q", named, want)
+	}
+	if !v.OK() {
+		t.Errorf("broken are %v, want none: these calls may be made", brokenNames(v))
+	}
+}
+
+// Each invariant is broken by rules of its own, and shown by the smallest call,
+// with the one that it is held against and the rules that answered.
+func TestVerifyShowsBreaches(t *testing.T) {
+	const (
+		required = `"required": ["local-read"], "required_mask": 1`
+		granted  = `"granted": ["local-read"], "granted_mask": 1`
+		ask      = `object.union(ok, {"outcome": "escalate"})`
+	)
+	tests := map[string]struct {
+		rules, invariant          string
+		problem, document, second string
+		rulesAt                   []int // lines
+		lines                     string
+	}{
+		"no answer": {"decision := ok if input.taint == \"clean\"\n", "answered",
+			"", `{"tool": {"name": "tool"}, "taint": "tainted"}`, "", nil, ""},
+		"two answers": {"decision := ok\n\ndecision := " + ask + " if input.taint == \"tainted\"\n", "answered",
+			"", `{"tool": {"name": "tool"}, "taint": "tainted"}`, "", []int{8, 10}, ""},
+		"required and not granted": {"decision := object.union(ok, {" + required + "})\n", "answered",
+			"", `{"tool": {"name": "tool"}, "taint": "clean"}`, "", nil, ""},
+		"more than is granted": {"decision := object.union(ok, {" + granted + "})\n", "grant-is-a-ceiling",
+			"local-read is granted, which the operator's policy does not have",
+			`{"tool": {"name": "tool"}, "taint": "clean", "grant": {"base": []}}`, "", []int{3, 8}, "got.granted_mask == 0"},
+		"granted by taint": {"decision := object.union(ok, {" + granted + "}) if {\n\tinput.taint == \"tainted\"\n} else := ok\n", "taint-never-adds",
+			"local-read is granted only once outside content is in the conversation",
+			`{"tool": {"name": "tool"}, "taint": "tainted"}`, `{"tool": {"name": "tool"}, "taint": "clean"}`, []int{8, 10, 3}, "other.granted_mask == 31"},
+		"allowed by taint": {"decision := ok if {\n\tinput.taint == \"tainted\"\n} else := " + ask + "\n", "taint-never-adds",
+			"allow once outside content is in the conversation, and before that escalate",
+			`{"tool": {"name": "tool"}, "taint": "tainted"}`, `{"tool": {"name": "tool"}, "taint": "clean"}`, []int{8, 3, 10}, `other.outcome == "allow"`},
+		"markers": {"decision := ok\n", "markers-escalate", "a tool of origin admin-grant is answered with allow",
+			`{"tool": {"name": "tool", "origin": "admin-grant"}, "taint": "clean"}`, "", []int{3}, `got.outcome == "escalate"`},
+		"narrowed": {"decision := object.union(ok, {\"outcome\": \"escalate\", " + required + "}) if {\n\tinput.tool.read_only\n} else := " + ask + "\n",
+			"redeclaration-never-narrows", "declared anew it no longer requires local-read",
+			`{"tool": {"name": "tool", "read_only": false, "open_world": true, "destructive": true}, "taint": "clean"}`,
+			`{"tool": {"name": "tool", "read_only": true}, "taint": "clean"}`, []int{10, 3, 8}, "other.required_mask == 31"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := verifySample(t, minimal(t, tt.rules), plainKinds(), noSkills, false)
+			if want := 9 * 27 * 2 * 2; v.Calls != want {
+				t.Errorf("%d calls, want %d", v.Calls, want)
+			}
+			b := broken(t, v, tt.invariant)
+			if b == nil {
+				t.Fatalf("%s holds; broken are %v", tt.invariant, brokenNames(v))
+			}
+			if tt.problem != "" && b.Problem != tt.problem || !sameMembers(b.Document, tt.document) || !sameMembers(b.Against, tt.second) {
+				t.Errorf("%q\n%s\nagainst %s\nwant %q\n%s\nagainst %s", b.Problem, b.Document, b.Against, tt.problem, tt.document, tt.second)
+			}
+			var at []int
+			for _, p := range b.Rules {
+				at = append(at, p.Line)
+			}
+			if !slices.Equal(at, tt.rulesAt) {
+				t.Errorf("the rules are %v, want those in lines %v", b.Rules, tt.rulesAt)
+			}
+			if !strings.Contains(b.Test, tt.lines) {
+				t.Errorf("%s\nwant a line %q", b.Test, tt.lines)
+			}
+		})
+	}
+}
+
+// sameMembers compares two documents but for the order of their members.
+func sameMembers(got []byte, want string) bool {
+	if len(got) == 0 || want == "" {
+		return string(got) == want
+	}
+	var a, b any
+	return json.Unmarshal(got, &a) == nil && json.Unmarshal([]byte(want), &b) == nil && reflect.DeepEqual(a, b)
+}
+
+// A call is rewritten that would not be allowed as it is.
+func TestVerifyHoldsTransformsAgainstThePlainCall(t *testing.T) {
+	e := minimal(t, `decision := object.union(ok, {"outcome": "modify", "arguments": input.policy.transform.arguments}) if {
+	input.policy.transform.kind == "rewrite"
+} else := object.union(ok, {"outcome": "inject_context", "note": input.policy.transform.note}) if {
+	input.policy.transform.kind == "inject_context"
+	input.tool.read_only
+} else := ok if {
+	input.tool.read_only
+} else := object.union(ok, {"outcome": "escalate"})
+`)
+	v := verifySample(t, e, kinds(func(c *capability.Call) bool {
+		return c.Grant.Base == capability.All && !c.Policy.Vetoed && !c.Policy.RequiresHuman && !c.Policy.SandboxEscalation && c.Profile.Origin == capability.Unknown
+	}), noSkills, false)
+	b := broken(t, v, "transform-needs-allow")
+	// Of 27 hints, those 18 that do not say read-only, clean and tainted.
+	if b == nil || b.Inputs != 18*2 || b.Problem != "modify, and without the transform escalate" ||
+		string(b.Against) != `{"tool": {"name": "tool"}, "taint": "clean"}` {
+		t.Errorf("%+v", b)
+	}
+}
+
+func TestVerifySkills(t *testing.T) {
+	answer := func(trust, ceiling, granted string) string {
+		return `package gate.skill
+
+decision := {
+	"trust": "` + trust + `", "ceiling": "` + ceiling + `", "granted": ` + granted + `, "outcome": "allow", "reason": "",
+	"enforcement": {
+		"deploy": true, "effective_tier": ` + granted + `, "overridden": false, "blocked": false, "pending": null, "reason": "",
+	},
+}
+`
+	}
+	tests := map[string]struct {
+		text, invariant, problem, document string
+		inputs                             int
+	}{
+		"above trust": {answer("community", "full_access", "input.requested"), "trust-is-a-ceiling", "full_access is granted at trust community",
+			`{"skill": "skill", "requested": "full_access"}`, 9504 / 3 * 2},
+		"above the request": {answer("verified", "sandbox_edit", `"sandbox_edit"`), "skill-answered",
+			"the policies' answer is not a decision: gate/skill/decision at /granted: it must be above neither the ceiling nor the request",
+			`{"skill": "skill", "requested": "read_only"}`, 9504 / 3},
+		"no answer": {"package gate.skill\n\ndecision := 1 if input.approval\n", "skill-answered", "", `{"skill": "skill", "requested": "read_only"}`, 9504},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := verifySample(t, minimal(t, "decision := ok\n", "skill.rego", tt.text), []int{}, nil, false)
+			b := broken(t, v, tt.invariant)
+			if b == nil || b.Inputs != tt.inputs || tt.problem != "" && b.Problem != tt.problem || !sameMembers(b.Document, tt.document) {
+				t.Fatalf("%+v, want %d inputs, %q, %s; broken are %v", b, tt.inputs, tt.problem, tt.document, brokenNames(v))
+			}
+		})
+	}
+}
+
+// An author's own invariants: one that holds, one that a call breaks, one that a
+// skill breaks, and one that looks at a text which no rule knows.
+func TestVerifyAuthoredInvariants(t *testing.T) {
+	const invariants = `# METADATA
+# schemas:
+#   - input: schema.invariant
+package gate.invariants
+
+breach contains "a note is put in" if input.decision.outcome == "inject_context"
+
+breach contains "a fetcher goes ahead" if {
+	input.call.tool.origin == "fetcher"
+	input.decision.outcome == "allow"
+}
+
+breach contains message if {
+	input.skill.requested == "full_access"
+	message := sprintf("a skill is %s", [input.decision.outcome])
+}
+
+breach contains "a payment goes ahead" if {
+	input.decision.outcome == "allow"
+	startswith(input.call.tool.name, "payment_")
+}
+`
+	e := minimal(t, "decision := ok\n", "gate/invariants.rego", invariants)
+	few := kinds(func(c *capability.Call) bool {
+		return c.Grant.Base == capability.All && c.Taint == capability.Clean && !c.Policy.Vetoed
+	})
+	v := verifySample(t, e, few, skillRequests()[9504/3*2:], false)
+	type found struct {
+		line, inputs int
+		document     string
+	}
+	got := map[string]found{}
+	for _, i := range v.Invariants {
+		if i.File == "" {
+			continue
+		}
+		if i.File != "gate/invariants.rego" || i.Breach == nil || i.Breach.Problem != i.Title {
+			t.Fatalf("%+v", i)
+		}
+		got[i.Title] = found{i.Line, i.Breach.Inputs, string(i.Breach.Document)}
+		last := i.Breach.Rules[len(i.Breach.Rules)-1]
+		if last != (Place{"data.gate.invariants.breach", i.File, i.Line}) {
+			t.Errorf("%s: the last rule is %+v, want the invariant's own", i.Title, last)
+		}
+	}
+	// 12 kinds for each of 9 × 27 profiles: 2 × 2 flags and 3 transforms. One rule
+	// looks at the name, so the two texts in it are tried as names.
+	calls := 27 * 4 * 3
+	want := map[string]found{
+		"a fetcher goes ahead": {8, calls * 3, `{"tool": {"name": "tool", "origin": "fetcher"}, "taint": "clean"}`},
+		"a skill is deny":      {13, 9504 / 3, `{"skill": "skill", "requested": "full_access"}`},
+		"a payment goes ahead": {18, calls * 9, `{"tool": {"name": "payment_"}, "taint": "clean"}`},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Without a breach the author's invariants are one that holds.
+func TestVerifyAuthoredInvariantsThatHold(t *testing.T) {
+	e := minimal(t, "decision := ok\n", "gate/invariants.rego", `# METADATA
+# schemas:
+#   - input: schema.invariant
+package gate.invariants
+
+breach contains "a note is put in" if input.decision.outcome == "inject_context"
+`)
+	v := verifySample(t, e, plainKinds(), noSkills, false)
+	last := v.Invariants[len(v.Invariants)-1]
+	if want := (Invariant{Name: "gate.invariants", Title: "The policies' own invariants.", File: "gate/invariants.rego", Line: 6}); last != want {
+		t.Errorf("got %+v, want %+v", last, want)
+	}
+}
+
+// What no set of sentences is ends the run, with the rule's name.
+func TestVerifyRefusesInvariantsThatAreNoSentences(t *testing.T) {
+	e := minimal(t, "decision := ok\n", "gate/invariants.rego", "package gate.invariants\n\nbreach := true\n")
+	v := &verifier{evaluator: e, survey: &evaluator.Survey{}, answers: sampled{e}, kinds: plainKinds(), requests: noSkills, opts: &VerifyOptions{}}
+	if _, err := v.verify(t.Context()); err == nil || err.Error() != "data.gate.invariants.breach: expected a set of sentences, got true" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Whatever order the processors take, the same breach is shown.
+func TestVerifyShowsTheSameEachTime(t *testing.T) {
+	e := minimal(t, `decision := object.union(ok, {"outcome": "escalate", "required": ["local-read"], "required_mask": 1}) if {
+	input.tool.read_only
+} else := object.union(ok, {"outcome": "escalate"})
+`)
+	first := encode(verifySample(t, e, plainKinds(), noSkills, true))
+	for range 4 {
+		if again := encode(verifySample(t, e, plainKinds(), noSkills, true)); string(again) != string(first) {
+			t.Fatalf("first %s\nthen %s", first, again)
+		}
+	}
+}
+
+func TestVerifyEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	e := minimal(t, "decision := ok\n")
+	cancel()
+	if _, err := Verify(ctx, e, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Verify: got %v", err)
+	}
+	if _, err := Diff(ctx, e, e, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Diff: got %v", err)
+	}
+}
+
+// Which texts an author's invariants compare a text with.
+func TestVerifyTextsOfInvariants(t *testing.T) {
+	tests := map[string]struct {
+		rules                string
+		tools, vetoes, notes []string
+		looks                bool
+	}{
+		"outcomes and origins alone": {`breach contains "m" if {
+	input.decision.outcome == "allow"
+	input.call.tool.origin == "fetcher"
+}`, nil, nil, nil, false},
+		"a name": {`breach contains "m" if input.call.tool.name in {"a", "b"}
+
+breach contains "n" if input.decision.outcome == "deny"`, []string{"a", "b"}, nil, nil, true},
+		"a veto and a note": {`breach contains "m" if input.call.policy.veto == "v"
+
+breach contains "n" if input.decision.note == "n"`, nil, []string{"v"}, []string{"n"}, true},
+		"a name in a variable": {`breach contains "m" if {
+	name := input.call.tool.name
+	name == "a"
+}`, []string{"a"}, nil, nil, true},
+		"a name that a function is given": {`breach contains "m" if paid(input.call.tool.name)
+
+paid(name) if startswith(name, "pay")
+
+paid("cash")`, []string{"cash", "pay"}, nil, nil, true},
+		"a name that another rule gives": {`breach contains "m" if tool == "a"
+
+tool := input.call.tool.name`, []string{"a"}, nil, nil, true},
+		"the tool as a whole": {`breach contains "m" if object.get(input.call.tool, "name", "") == "a"`,
+			[]string{"a", "name"}, nil, nil, true},
+		"a branch": {`breach contains "m" if is_bad
+
+is_bad if input.call.taint == "clean"
+
+else if input.call.tool.name == "b"`, []string{"b", "clean"}, nil, nil, true},
+		"the sentence": {`breach contains "m" if contains(input.decision.reason, "secret")`, []string{"secret"}, []string{"secret"}, []string{"secret"}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := minimal(t, "decision := ok\n", "gate/invariants.rego", "# METADATA\n# schemas:\n#   - input: schema.invariant\npackage gate.invariants\n\n"+tt.rules+"\n")
+			v := &verifier{evaluator: e, survey: &evaluator.Survey{}}
+			looks := v.mentioned()
+			s := v.survey
+			if looks != tt.looks || !slices.Equal(s.Tools, tt.tools) || !slices.Equal(s.Vetoes, tt.vetoes) || !slices.Equal(s.Notes, tt.notes) {
+				t.Errorf("looks %v at %q, %q, %q; want %v at %q, %q, %q", looks, s.Tools, s.Vetoes, s.Notes, tt.looks, tt.tools, tt.vetoes, tt.notes)
+			}
+		})
+	}
+}

@@ -23,7 +23,7 @@ func newPolicy() *cobra.Command {
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPolicyInit(), newPolicyCheck(), newPolicyTest(), newPolicyVerify(), newPolicyDiff(), newExplain())
+	cmd.AddCommand(newPolicyInit(), newPolicyCheck(), newPolicyTest(), newPolicyVerify(), newPolicyDiff(), newPolicyWatch(), newExplain())
 	return cmd
 }
 

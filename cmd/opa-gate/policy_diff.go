@@ -44,7 +44,12 @@ that cannot be loaded.`,
 		Example: `  opa-gate policy diff builtin my-policies
   opa-gate policy diff main:policies policies --fail-on widening
   opa-gate policy diff old.tar.gz new.tar.gz --format html > diff.html`,
-		Args: cobra.ExactArgs(2),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return fmt.Errorf("expected OLD and NEW, got %s", counted(len(args), "argument", "arguments"))
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()

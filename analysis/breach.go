@@ -133,7 +133,7 @@ func (v *verifier) callTest(invariant string, f *finding) string {
 	fmt.Fprintf(&b, "%s if {\n", testName(invariant))
 	ask := func(got string, c *capability.Call, answer json.RawMessage) {
 		want := c.Decide(v.opts.System)
-		fmt.Fprintf(&b, "\t%s := data.gate.call.decision with input as %s\n", got, explainCallDocument(c))
+		fmt.Fprintf(&b, "\t%s := data.gate.call.decision with input as %s\n", got, fullCallDocument(c))
 		lines := []string{
 			fmt.Sprintf("%s.outcome == %q", got, want.Kind), fmt.Sprintf("%s.missing_mask == %d", got, want.Missing.Mask()),
 			fmt.Sprintf("%s.required_mask == %d", got, want.Required.Mask()), fmt.Sprintf("%s.granted_mask == %d", got, want.Granted.Mask()),
@@ -150,7 +150,7 @@ func (v *verifier) callTest(invariant string, f *finding) string {
 func skillTest(invariant string, f *finding) string {
 	want := f.request.Decide()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), explainSkillDocument(f.request))
+	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), fullSkillDocument(f.request))
 	lines := []string{fmt.Sprintf("got.trust == %q", want.Trust), fmt.Sprintf("got.outcome == %q", want.Outcome),
 		fmt.Sprintf("got.granted == %s", encode(want.Granted)), fmt.Sprintf("got.enforcement.deploy == %v", want.Enforcement.Deploy)}
 	writeTestLines(&b, lines, "got", f.answer, answerOf(want, nil))
@@ -217,14 +217,74 @@ func differing(at string, got, want any) []string {
 	return conditions
 }
 
+// fullCallDocument writes a call as the policies see it: the gate states what a
+// document leaves out, and a test that asks OPA alone has to do so itself.
+func fullCallDocument(c *capability.Call) json.RawMessage {
+	var tool, grant, policy, doc explainObject
+	tool.add("name", c.Tool)
+	tool.add("origin", c.Profile.Origin.String())
+	for _, hint := range []struct {
+		name string
+		is   capability.Hint
+	}{{"read_only", c.Profile.ReadOnly}, {"destructive", c.Profile.Destructive}, {"open_world", c.Profile.OpenWorld}} {
+		if hint.is != capability.Unset {
+			tool.add(hint.name, hint.is == capability.Yes)
+		}
+	}
+	grant.add("base", append(append([]string{}, c.Grant.Base.CoverageNames()...), c.Grant.Unknown...))
+	p := &c.Policy
+	if p.Vetoed {
+		policy.add("veto", p.Veto)
+	}
+	policy.add("requires_human", p.RequiresHuman)
+	policy.add("sandbox_escalation", p.SandboxEscalation)
+	if t := &p.Transform; t.Kind != capability.NoTransform {
+		var transform explainObject
+		transform.add("kind", t.Kind.String())
+		if t.Kind == capability.Rewrite {
+			transform.add("arguments", t.Arguments)
+		} else {
+			transform.add("note", t.Note)
+		}
+		policy.add("transform", transform.raw())
+	}
+	doc.add("tool", tool.raw())
+	doc.add("grant", grant.raw())
+	doc.add("taint", c.Taint.String())
+	doc.add("policy", policy.raw())
+	return doc.raw()
+}
+
+// fullSkillDocument is fullCallDocument for a skill.
+func fullSkillDocument(r *skill.Request) json.RawMessage {
+	var provenance, doc explainObject
+	p := &r.Provenance
+	provenance.add("signed", p.Signed)
+	provenance.add("signer_trusted", p.SignerTrusted)
+	provenance.add("scanned", p.Scanned)
+	provenance.add("vulnerabilities", p.Vulnerabilities)
+	provenance.add("success_count", p.SuccessCount)
+	provenance.add("fail_count", p.FailCount)
+	provenance.add("source", p.Source.String())
+	doc.add("skill", r.Skill)
+	doc.add("requested", r.Requested.String())
+	doc.add("provenance", provenance.raw())
+	if r.Approval != skill.NoVerdict {
+		doc.add("approval", r.Approval.String())
+	}
+	return doc.raw()
+}
+
 // authoredTest is a test that an invariant of the author's own holds.
 func authoredTest(f *finding) string {
-	member, rule := "call", "data.gate.call.decision"
+	member, rule, document := "call", "data.gate.call.decision", json.RawMessage(nil)
 	if f.request != nil {
-		member, rule = "skill", "data.gate.skill.decision"
+		member, rule, document = "skill", "data.gate.skill.decision", fullSkillDocument(f.request)
+	} else {
+		document = fullCallDocument(f.call)
 	}
 	return fmt.Sprintf("test_invariant if {\n\tdocument := %s\n\tdecision := %s with input as document\n"+
-		"\tcount(%s) == 0 with input as {%q: document, \"decision\": decision}\n}\n", f.document, rule, invariantsRule, member)
+		"\tcount(%s) == 0 with input as {%q: document, \"decision\": decision}\n}\n", document, rule, invariantsRule, member)
 }
 
 // invariantsRule is where authors write invariants of their own.
@@ -351,7 +411,7 @@ func reading(rule *ast.Rule, members []ast.Ref, rules []*ast.Rule) (reads, names
 	ast.WalkRefs(rule.Body, func(r ast.Ref) bool {
 		reads = reads || slices.ContainsFunc(members, func(member ast.Ref) bool { return mayReach(r, member) })
 		names = names || slices.ContainsFunc(rules, func(other *ast.Rule) bool {
-			return mayReach(r, other.Path())
+			return mayReach(r, other.Ref().GroundPrefix())
 		})
 		return false
 	})

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 
@@ -52,12 +53,27 @@ func minimal(t testing.TB, rules string, more ...string) *evaluator.Evaluator {
 	return e
 }
 
-// sampled are the answers of an engine, asked about each call: what a survey says
-// of all kinds of call, for as many as a test can afford. No kind is exact, so
+// sampled are the answers of OPA itself, asked about each call once: what a survey
+// says of all kinds of call, for as many as a test can afford. No kind is exact, so
 // every text is tried.
-type sampled struct{ evaluator.Engine }
+type sampled struct {
+	engine evaluator.Engine
+	known  *sync.Map // answered, by document
+}
+
+func asked(e *evaluator.Evaluator) sampled { return sampled{e.Interpreter(), &sync.Map{}} }
 
 func (sampled) Exact(int) bool { return false }
+
+func (s sampled) Decide(ctx context.Context, c *capability.Call) (capability.Outcome, error) {
+	doc := string(explainCallDocument(c))
+	if a, ok := s.known.Load(doc); ok {
+		return a.(answered).outcome, a.(answered).err
+	}
+	o, err := s.engine.Decide(ctx, c)
+	s.known.Store(doc, answered{outcome: o, err: err})
+	return o, err
+}
 
 // kinds lists the kinds of call that a test looks at.
 func kinds(in func(c *capability.Call) bool) []int {
@@ -84,7 +100,7 @@ func plainKinds() []int {
 func verifySample(t testing.TB, e *evaluator.Evaluator, kinds []int, requests []skill.Request, native bool, texts ...[]string) *Verification {
 	t.Helper()
 	texts = append(texts, nil, nil, nil)
-	v := &verifier{evaluator: e, survey: &evaluator.Survey{Tools: texts[0], Vetoes: texts[1], Notes: texts[2]}, answers: sampled{e},
+	v := &verifier{evaluator: e, survey: &evaluator.Survey{Tools: texts[0], Vetoes: texts[1], Notes: texts[2]}, answers: asked(e),
 		kinds: kinds, requests: requests, opts: &VerifyOptions{Native: native}}
 	got, err := v.verify(t.Context())
 	if err != nil {
@@ -496,7 +512,7 @@ breach contains "a note is put in" if input.decision.outcome == "inject_context"
 // What no set of sentences is ends the run, with the rule's name.
 func TestVerifyRefusesInvariantsThatAreNoSentences(t *testing.T) {
 	e := minimal(t, "decision := ok\n", "gate/invariants.rego", "package gate.invariants\n\nbreach := true\n")
-	v := &verifier{evaluator: e, survey: &evaluator.Survey{}, answers: sampled{e}, kinds: plainKinds(), requests: noSkills, opts: &VerifyOptions{}}
+	v := &verifier{evaluator: e, survey: &evaluator.Survey{}, answers: asked(e), kinds: plainKinds(), requests: noSkills, opts: &VerifyOptions{}}
 	if _, err := v.verify(t.Context()); err == nil || err.Error() != "data.gate.invariants.breach: expected a set of sentences, got true" {
 		t.Errorf("got %v", err)
 	}

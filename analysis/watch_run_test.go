@@ -92,10 +92,14 @@ func TestWatchRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		checkWrite(t, dir, "gate/pay/deep/pay.rego", "package gate.pay.deep\n\nx := 1\n")
+		checkWrite(t, dir, "gate/call/pay.rego", "package gate.call\n\nasks_for_person if startswith(input.tool.name, \"pay_\")\n")
 	}
 	burst := w.round()
-	if want := []string{callRego, "gate/pay/deep/pay.rego", taintRego}; !slices.Equal(burst.Changed, want) {
+	if want := []string{callRego, "gate/call/pay.rego", "gate/pay/deep/pay.rego", taintRego}; !slices.Equal(burst.Changed, want) {
 		t.Errorf("changed: %q, want %q", burst.Changed, want)
+	}
+	if burst.Quick.SameCalls || !burst.Quick.SameSkills {
+		t.Errorf("a burst: %s", watchTold(burst))
 	}
 
 	// What is no part of the policies, and what is written as it was, is no change;

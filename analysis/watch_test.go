@@ -66,6 +66,9 @@ func watchTold(r *analysis.WatchRound) string {
 }
 
 func TestWatchRounds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it puts every document of its rounds to the policies; TestWatchRun has rounds that are cut short")
+	}
 	dir := initCopy(t)
 	w := newWatcher(t, dir)
 	first := watchRound(t, w)

@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,7 +56,7 @@ is not, 2 wrong usage or a directory that cannot be read.`,
   opa-gate policy watch my-policies --quick --format json`,
 		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
 			defer stop()
 			if opts.Budget <= 0 {
 				return fmt.Errorf("--time: expected more than no time, got %v", opts.Budget)

@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint fuzz bench microbench generate
+.PHONY: all build test race lint exhaustive fuzz bench microbench generate
 
 all: lint test
 
@@ -12,6 +12,11 @@ build:
 
 test:
 	$(GO) test ./...
+
+# Faults in the policies against verify, and differences against brute force:
+# many whole surveys, a quarter of an hour on two processors.
+exhaustive:
+	OPA_GATE_EXHAUSTIVE=1 $(GO) test -timeout 60m -v -run 'Faults|BruteForce|OfThePolicies' ./analysis
 
 race:
 	$(GO) test -race -short -v ./...

@@ -296,7 +296,7 @@ func everyKind() []int {
 // a twin in Go, which is asked about every call, and held against OPA here and
 // there.
 func TestDiffEqualsBruteForce(t *testing.T) {
-	heavy(t)
+	exhaustive(t)
 	random := rand.New(rand.NewPCG(11, 12))
 	for round := range 2 {
 		p := randomPolicy(random, true)
@@ -406,7 +406,7 @@ func agrees(t *testing.T, e *evaluator.Evaluator, p minimalPolicy, c *capability
 // Random pairs of faulty policies, on a part of the domain: OPA is asked about each
 // call, and each call is in one row of its class if it changed, and in none if not.
 func TestDiffOfFaultsEqualsBruteForce(t *testing.T) {
-	heavy(t)
+	exhaustive(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 5 {
 		var pair [2]fault

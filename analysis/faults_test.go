@@ -285,7 +285,7 @@ func passes(t *testing.T, dir string, tests map[string]string) map[string]TestOu
 // nothing there. Each breach can be shown again by decide, and its test fails;
 // on the policies as they are, all these tests pass.
 func TestVerifyFindsFaults(t *testing.T) {
-	heavy(t)
+	exhaustive(t)
 	if n := len(callFaults) + len(skillFaults); n < 30 {
 		t.Fatalf("%d faults, want at least 30", n)
 	}
@@ -364,9 +364,9 @@ func TestVerifyFindsFaults(t *testing.T) {
 }
 
 // Whole runs, as policy verify makes them: the policies as they are, and such
-// with several faults at once, so that every invariant of calls is broken by some.
+// with several faults at once, so that most invariants of calls are broken.
 func TestVerifyOfThePolicies(t *testing.T) {
-	heavy(t)
+	exhaustive(t)
 	edits := func(names ...string) []edit {
 		var all []edit
 		for _, name := range names {
@@ -376,17 +376,17 @@ func TestVerifyOfThePolicies(t *testing.T) {
 		return all
 	}
 	tests := map[string]struct {
-		edits         []edit
-		broken        []string
-		tools, vetoes []string
-		calls         int
+		edits  []edit
+		broken []string
+		tools  []string
+		calls  int
 	}{
 		"as they are": {calls: 373248},
-		"texts": {edits: edits("a name and a veto together", "a tool is trusted by its name"), broken: []string{"equals-native", "veto-first"},
-			tools: []string{"get_status", "ls"}, vetoes: []string{"later"}},
+		"a text": {edits: edits("a tool is trusted by its name"), broken: []string{"equals-native"}, tools: []string{"get_status"},
+			calls: 373248 + 373248/9*2}, // one more tool for two origins
 		"several faults": {edits: edits("taint adds", "a marker is grantable", "allow comes before the person", "a fetcher needs no egress",
-			"a fetcher's destructive guard", "a transform unless there is none", "a veto asks"),
-			broken: []string{"answered", "equals-native", "grant-is-a-ceiling", "markers-escalate", "person-asked",
+			"a transform unless there is none", "a veto asks"),
+			broken: []string{"equals-native", "grant-is-a-ceiling", "markers-escalate", "person-asked",
 				"redeclaration-never-narrows", "taint-never-adds", "transform-needs-allow", "veto-first"}, calls: 373248},
 	}
 	for name, tt := range tests {
@@ -405,10 +405,10 @@ func TestVerifyOfThePolicies(t *testing.T) {
 			if !slices.Equal(got, tt.broken) && len(got)+len(tt.broken) > 0 {
 				t.Errorf("broken are %q, want %q", got, tt.broken)
 			}
-			if !slices.Equal(s.Tools, tt.tools) || !slices.Equal(s.Vetoes, tt.vetoes) || len(s.Notes)+len(v.Incomplete) > 0 {
-				t.Errorf("tools %q, vetoes %q, notes %q, incomplete %v; want %q, %q, none, none", s.Tools, s.Vetoes, s.Notes, v.Incomplete, tt.tools, tt.vetoes)
+			if !slices.Equal(s.Tools, tt.tools) || len(s.Vetoes)+len(s.Notes)+len(v.Incomplete) > 0 {
+				t.Errorf("tools %q, vetoes %q, notes %q, incomplete %v; want %q and no more", s.Tools, s.Vetoes, s.Notes, v.Incomplete, tt.tools)
 			}
-			if v.Calls != tt.calls && tt.calls > 0 {
+			if v.Calls != tt.calls {
 				t.Errorf("%d calls, want %d", v.Calls, tt.calls)
 			}
 			r := replayer{t.Context(), e.Interpreter()}
@@ -423,7 +423,7 @@ func TestVerifyOfThePolicies(t *testing.T) {
 
 // The faults that change nothing are proven to: their difference is empty.
 func TestDiffOfFaultsThatChangeNothing(t *testing.T) {
-	heavy(t)
+	exhaustive(t)
 	original := opened(t, workingCopy(t))
 	old, err := original.Survey(t.Context(), nil)
 	if err != nil {

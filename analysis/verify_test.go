@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -140,6 +141,15 @@ func heavy(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a whole survey takes seconds, and minutes under the race detector; it runs without -short")
+	}
+}
+
+// exhaustive skips what goes through many whole surveys, but for the run that is
+// there for it.
+func exhaustive(t *testing.T) {
+	t.Helper()
+	if os.Getenv("OPA_GATE_EXHAUSTIVE") == "" {
+		t.Skip("many whole surveys take minutes; make exhaustive runs them")
 	}
 }
 

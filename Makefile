@@ -16,7 +16,7 @@ test:
 # Faults in the policies against verify, and differences against brute force:
 # many whole surveys, a quarter of an hour on two processors.
 exhaustive:
-	OPA_GATE_EXHAUSTIVE=1 $(GO) test -timeout 60m -v -run 'Faults|BruteForce|OfThePolicies' ./analysis
+	OPA_GATE_EXHAUSTIVE=1 $(GO) test -timeout 60m -v -run 'Faults|BruteForce|OfThePolicies|WatchWhole' ./analysis
 
 race:
 	$(GO) test -race -short -v ./...

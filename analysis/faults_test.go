@@ -384,7 +384,7 @@ func TestVerifyOfThePolicies(t *testing.T) {
 		"as they are": {calls: 373248},
 		"a text": {edits: edits("a tool is trusted by its name"), broken: []string{"equals-native"}, tools: []string{"get_status"},
 			calls: 373248 + 373248/9*2}, // one more tool for two origins
-		"several faults": {edits: edits("taint adds", "a marker is grantable", "allow comes before the person", "a fetcher needs no egress",
+		"several faults": {edits: edits("taint adds", "a marker is grantable", "nobody is asked for a clean sandbox", "a fetcher needs no egress",
 			"a transform unless there is none", "a veto asks"),
 			broken: []string{"equals-native", "grant-is-a-ceiling", "markers-escalate", "person-asked",
 				"redeclaration-never-narrows", "taint-never-adds", "transform-needs-allow", "veto-first"}, calls: 373248},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -143,16 +144,28 @@ func checkOut(ctx context.Context, revision, dir, into string) error {
 	if revision == "" || strings.HasPrefix(revision, "-") {
 		return fmt.Errorf("expected a revision of Git before the colon, got %q", revision)
 	}
-	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "git", "archive", "--format=tar", revision+":./"+filepath.ToSlash(filepath.Clean(dir)))
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		if text := strings.TrimSpace(stderr.String()); text != "" {
-			return errors.New("git: " + text)
-		}
-		return fmt.Errorf("git: %w", err)
+	// Within the repository archive would leave out what is not below the current
+	// directory, so it runs at the top.
+	top, err := runGit(ctx, "", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
 	}
-	for r := tar.NewReader(&stdout); ; {
+	prefix, err := runGit(ctx, "", "rev-parse", "--show-prefix")
+	if err != nil {
+		return err
+	}
+	tree := path.Join(line(prefix), filepath.ToSlash(dir))
+	switch {
+	case tree == ".." || strings.HasPrefix(tree, "../"):
+		return fmt.Errorf("the directory %q lies outside of the repository", dir)
+	case tree == ".":
+		tree = ""
+	}
+	archive, err := runGit(ctx, line(top), "archive", "--format=tar", revision+":"+tree)
+	if err != nil {
+		return err
+	}
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -178,4 +191,22 @@ func checkOut(ctx context.Context, revision, dir, into string) error {
 			return err
 		}
 	}
+}
+
+// line is what git prints on one.
+func line(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
+
+// runGit returns what git prints, run in a directory, or "" for the current one.
+func runGit(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	var stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir, cmd.Stderr = dir, &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		if text := strings.TrimSpace(stderr.String()); text != "" {
+			return nil, errors.New("git: " + text)
+		}
+		return nil, fmt.Errorf("git: %w", err)
+	}
+	return out, nil
 }

@@ -21,7 +21,8 @@ type DiffOptions struct {
 
 // Diff compares what two policies answer, over the whole domain (specification,
 // sections 5 and 6): with every text that either of them compares with, and one
-// that neither knows. It is exact but where Incomplete says otherwise. The error is
+// that neither knows. It is exact but where Incomplete says otherwise. Names in a
+// grant that grant nothing are compared on a sample of calls. The error is
 // that of ctx, or one that matches evaluator.ErrPolicy.
 func Diff(ctx context.Context, old, new *evaluator.Evaluator, opts *DiffOptions) (*Difference, error) {
 	if opts == nil {
@@ -35,7 +36,7 @@ func Diff(ctx context.Context, old, new *evaluator.Evaluator, opts *DiffOptions)
 			return nil, err
 		}
 	}
-	d := &differ{old: surveys[0], new: surveys[1], before: surveys[0], after: surveys[1], opts: opts}
+	d := &differ{old: surveys[0], new: surveys[1], before: surveys[0], after: surveys[1], named: true, opts: opts}
 	return d.diff(ctx, old, new)
 }
 
@@ -45,6 +46,11 @@ func (d *differ) diff(ctx context.Context, old, new *evaluator.Evaluator) (*Diff
 	d.join()
 	if err := d.compareCalls(ctx); err != nil {
 		return nil, err
+	}
+	if d.named {
+		if err := d.compareNamed(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if err := d.compareSkills(ctx, old, new); err != nil {
 		return nil, err
@@ -71,6 +77,7 @@ type differ struct {
 	before, after answers           // the surveys, but for tests
 	kinds         []int             // all of them if it is nil, which it is but in tests
 	callsAlone    bool              // skills are left out, in tests
+	named         bool              // whether calls with names that grant nothing are compared: but in tests, they are
 	opts          *DiffOptions
 	result        *Difference
 }

@@ -436,6 +436,38 @@ func TestDiffOfFaultsEqualsBruteForce(t *testing.T) {
 	}
 }
 
+// A name in a grant that nobody can be granted begins to count.
+func TestDiffOfNamesThatGrantNothing(t *testing.T) {
+	old := opened(t, workingCopy(t))
+	new := opened(t, workingCopy(t, edit{inGrant, "sum({facts.grantable[name]", "sum({facts.bit[name]"}))
+	none := &evaluator.Survey{}
+	d := &differ{old: none, new: none, before: asked(old), after: asked(new), kinds: []int{}, named: true, opts: &DiffOptions{}, callsAlone: true}
+	got, err := d.diff(t.Context(), old, new)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	widened, total := 0, 0
+	for _, ch := range got.Changes {
+		total += ch.Inputs
+		if ch.Direction == Widening {
+			widened += ch.Inputs
+			rows = append(rows, strings.Join(ch.phrases(), ", ")+": "+ch.From+" to "+ch.To)
+		}
+	}
+	// Tools of the 4 origins that have a marker, each with that one.
+	if want := 4 * 9 * 2 * 2; widened != want || got.Named != 1620 {
+		t.Errorf("%d inputs are widened, want %d; %d compared; %v", widened, want, got.Named, rows)
+	}
+	if want := `access-grant, grant with "grant-access", which grants nothing: escalate to allow`; !slices.Contains(rows, want) {
+		t.Errorf("%q is not among %q", want, rows)
+	}
+	// What is granted is told in every answer to a call that names a marker.
+	if want := 4 * 9 * 9 * 2 * 2; total != want {
+		t.Errorf("%d inputs changed, want %d", total, want)
+	}
+}
+
 // Rules written in another way answer the same.
 func TestDiffOfEqualPolicies(t *testing.T) {
 	heavy(t)

@@ -25,6 +25,7 @@ type Difference struct {
 
 	Calls   int      `json:"calls"`   // inputs that were compared
 	Skills  int      `json:"skills"`  // the same of skills
+	Named   int      `json:"named"`   // of calls whose grant has a name that grants nothing: a sample, besides
 	Changes []Change `json:"changes"` // widening first, most inputs first
 	Matrix  []Square `json:"matrix"`  // calls without a verdict, under the default grant
 

@@ -67,6 +67,8 @@ var callFaults = []fault{
 	{name: "unknown requires nothing", edits: []edit{{inProfile, `required := facts.all if origin == "unknown"`, `required := 0 if origin == "unknown"`}}},
 	{name: "a marker is grantable", edits: []edit{{inProfile, `required := facts.bit["grant-access"] if`, `required := facts.bit["local-read"] if`}}, breaks: []string{"markers-escalate"}},
 	{name: "an empty base is everything", edits: []edit{{inGrant, "is_array(input.grant.base)\n} else := facts.all", "count(input.grant.base) > 0\n} else := facts.all"}}, breaks: []string{"grant-is-a-ceiling"}},
+	{name: "a marker in a grant counts", edits: []edit{{inGrant, "sum({facts.grantable[name]", "sum({facts.bit[name]"}}, breaks: []string{"grant-is-a-ceiling", "markers-escalate"}},
+	{name: "one unknown name is not told", edits: []edit{{inCall, "count(grant.unknown) > 0", "count(grant.unknown) > 1"}}},
 	// A guard dropped.
 	{name: "a fetcher's destructive guard", edits: []edit{{inProfile, "\torigin == \"fetcher\"\n\tdestructive\n", "\torigin == \"fetcher\"\n"}}, breaks: []string{"answered"}},
 	{name: "destructive reads only", edits: []edit{{inProfile, "\tread_only\n\tnot destructive\n", "\tread_only\n"}}},
@@ -396,7 +398,7 @@ func TestVerifyOfThePolicies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := (&verifier{evaluator: e, survey: s, answers: s, requests: someSkills(), opts: &VerifyOptions{Native: true}}).verify(t.Context())
+			v, err := (&verifier{evaluator: e, survey: s, answers: s, named: true, requests: someSkills(), opts: &VerifyOptions{Native: true}}).verify(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -440,7 +442,7 @@ func TestDiffOfFaultsThatChangeNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := &evaluator.Survey{Tools: old.Tools, Vetoes: old.Vetoes, Notes: old.Notes} // join changes it
-			d := &differ{old: before, new: s, before: old, after: s, opts: &DiffOptions{}, callsAlone: true}
+			d := &differ{old: before, new: s, before: old, after: s, named: true, opts: &DiffOptions{}, callsAlone: true}
 			isEmpty(t, d, original, e, 373248, 0)
 		})
 	}

@@ -28,6 +28,7 @@ type VerifyOptions struct {
 type Verification struct {
 	Calls      int         `json:"calls"`  // inputs that were looked at
 	Skills     int         `json:"skills"` // the same of skills
+	Named      int         `json:"named"`  // of calls whose grant has a name that grants nothing: a sample, besides
 	Invariants []Invariant `json:"invariants"`
 
 	// Incomplete lists the uses of texts, and of what changes by itself, because of
@@ -96,7 +97,8 @@ func smaller(a, b json.RawMessage) bool {
 
 // Verify holds the invariants against the answers of e over the whole domain
 // (specification, section 5; the finite part of section 6). Calls are covered
-// for all texts but where Incomplete says otherwise. The error is that of ctx, or
+// for all texts but where Incomplete says otherwise; names in a grant that grant
+// nothing, which are no part of a kind of call, by a sample of calls. The error is that of ctx, or
 // one that matches evaluator.ErrPolicy.
 func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*Verification, error) {
 	if opts == nil {
@@ -106,7 +108,7 @@ func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*
 	if err != nil {
 		return nil, err
 	}
-	return (&verifier{evaluator: e, survey: survey, answers: survey, opts: opts}).verify(ctx)
+	return (&verifier{evaluator: e, survey: survey, answers: survey, named: true, opts: opts}).verify(ctx)
 }
 
 // verify runs all checks.
@@ -132,6 +134,7 @@ type verifier struct {
 	answers   answers           // the survey, but for tests
 	kinds     []int             // all of them if it is nil, which it is but in tests
 	requests  []skill.Request   // the same
+	named     bool              // whether calls with names that grant nothing are looked at: but in tests, they are
 	opts      *VerifyOptions
 	result    *Verification
 }
@@ -164,6 +167,15 @@ func (v *verifier) calls(ctx context.Context) error {
 	}
 	findings := make([]finding, len(checks))
 	var inputs atomic.Int64
+	hold := func(c *capability.Call) {
+		a := v.ask(ctx, c)
+		for i := range checks {
+			problem, against := checks[i].broken(&a, func(c *capability.Call) answered { return v.ask(ctx, c) })
+			if problem != "" {
+				findings[i].addCall(problem, &a, against)
+			}
+		}
+	}
 	err := overKinds(ctx, v.kinds, func(n int) {
 		exact := v.answers.Exact(n)
 		for _, m := range partners(n) {
@@ -171,16 +183,15 @@ func (v *verifier) calls(ctx context.Context) error {
 		}
 		for c := range v.survey.CallsAmong(n, exact) {
 			inputs.Add(1)
-			a := v.ask(ctx, c)
-			for i := range checks {
-				problem, against := checks[i].broken(&a, func(c *capability.Call) answered { return v.ask(ctx, c) })
-				if problem != "" {
-					findings[i].addCall(problem, &a, against)
-				}
-			}
+			hold(c)
 		}
 	})
 	v.result.Calls = int(inputs.Load())
+	if err == nil && v.named {
+		calls := namedCalls()
+		v.result.Named = len(calls)
+		err = overNamed(ctx, calls, func(_ int, c *capability.Call) { hold(c) })
+	}
 	for i := range checks {
 		v.report(ctx, Invariant{Name: checks[i].name, Title: checks[i].title}, &findings[i])
 	}

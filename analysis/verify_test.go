@@ -16,6 +16,7 @@ import (
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
 	"github.com/opa-gate/opa-gate/skill"
+	"github.com/opa-gate/opa-gate/wire"
 )
 
 // A whole policy, as small as one can be: it lets every call be made, and no skill.
@@ -102,7 +103,7 @@ func verifySample(t testing.TB, e *evaluator.Evaluator, kinds []int, requests []
 	t.Helper()
 	texts = append(texts, nil, nil, nil)
 	v := &verifier{evaluator: e, survey: &evaluator.Survey{Tools: texts[0], Vetoes: texts[1], Notes: texts[2]}, answers: asked(e),
-		kinds: kinds, requests: requests, opts: &VerifyOptions{Native: native}}
+		kinds: kinds, requests: requests, named: native && len(kinds) > 0, opts: &VerifyOptions{Native: native}}
 	got, err := v.verify(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -196,6 +197,28 @@ func TestSkillsOfTheDomain(t *testing.T) {
 			if want := d.values[at[i]]; got[i] != want && (want != notGiven || r.Approval != skill.NoVerdict) {
 				t.Fatalf("skill %d has %s %s, want %s", n, d.member, got[i], want)
 			}
+		}
+	})
+}
+
+// Names that grant nothing: 5 of them, for tools of 9 origins and 9 hints, under 2 bases
+// and 2 taints. A point's number is the place of its call in the list.
+func TestNamedCalls(t *testing.T) {
+	calls, space := namedCalls(), namedSpace()
+	if want := 5 * 9 * 9 * 2 * 2; len(calls) != want || space.size != want {
+		t.Fatalf("%d calls, %d points, want %d", len(calls), space.size, want)
+	}
+	eachPoint(space, func(n int, at []int) {
+		c := calls[n]
+		base := []string{"of nothing else", "of everything else"}[min(int(c.Grant.Base), 1)]
+		for i, got := range []string{hintValues[c.Profile.ReadOnly], hintValues[c.Profile.Destructive], base, c.Taint.String(),
+			c.Profile.Origin.String(), fmt.Sprintf("with %q, which grants nothing", c.Grant.Unknown[0])} {
+			if want := space.dims[i].values[at[i]]; got != want {
+				t.Fatalf("call %d has %s, want %s", n, got, want)
+			}
+		}
+		if parsed, err := wire.ParseCall(explainCallDocument(c)); err != nil || parsed.Grant.Base != c.Grant.Base || !slices.Equal(parsed.Grant.Unknown, c.Grant.Unknown) {
+			t.Fatalf("%s is read as %+v, %v", explainCallDocument(c), parsed, err)
 		}
 	})
 }

@@ -85,15 +85,7 @@ type differ struct {
 // join gives both surveys the texts of both, so that they look at the same
 // calls.
 func (d *differ) join() {
-	merge := func(a, b *[]string) {
-		all := append(slices.Clone(*a), *b...)
-		slices.Sort(all)
-		*a = slices.Compact(all)
-		*b = *a
-	}
-	merge(&d.old.Tools, &d.new.Tools)
-	merge(&d.old.Vetoes, &d.new.Vetoes)
-	merge(&d.old.Notes, &d.new.Notes)
+	d.old.Join(d.new)
 	d.result.Incomplete = []evaluator.Blocker{}
 	for _, s := range []*evaluator.Survey{d.old, d.new} {
 		for _, b := range s.Incomplete {

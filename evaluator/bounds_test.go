@@ -53,3 +53,18 @@ ok := `+okDecision, okSkill)
 		t.Errorf("%+v", s)
 	}
 }
+
+// A table has a place for every call of the taxonomy, and no two share one.
+func TestExtentOfTables(t *testing.T) {
+	if n := len(capability.Origins()); n != origins {
+		t.Errorf("there are %d origins, and tables have place for %d", n, origins)
+	}
+	if capability.All != bases-1 {
+		t.Errorf("the grantable capabilities are %d, and tables have place for %d bases", capability.All, bases)
+	}
+	for n := range Cells {
+		if got, ok := CellOf(CellCall(n)); got != n || !ok {
+			t.Fatalf("the call of kind %d is of kind %d", n, got)
+		}
+	}
+}

@@ -77,6 +77,19 @@ func (c *cell) delegates(tool string) bool {
 	return found
 }
 
+// literals returns what the cell's answer says whatever the texts are.
+func (c *cell) literals(texts *symbolic.Texts) []string {
+	var literals []string
+	for _, text := range append([]string{c.answer.Reason, c.answer.Note}, c.answer.Warnings...) {
+		for _, p := range texts.Pieces(text) {
+			if p.Hole == symbolic.Literal {
+				literals = append(literals, p.Text)
+			}
+		}
+	}
+	return literals
+}
+
 // key is the same for cells that answer the same, and for no others.
 func (c *cell) key() string {
 	o := &c.answer

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -46,6 +47,7 @@ type Survey struct {
 
 	evaluator *Evaluator
 	cells     []*class // by number
+	said      []string // what answers say of their own: no unknown text is in it, or it would look copied
 	memo      sync.Map // of OPA's answers, by memoKey
 	asked     atomic.Int64
 }
@@ -79,7 +81,24 @@ func (e *Evaluator) Survey(ctx context.Context, progress func(done, total int)) 
 	s.Tools = slices.Sorted(maps.Keys(w.constants[symbolic.Tool]))
 	s.Vetoes = slices.Sorted(maps.Keys(w.constants[symbolic.Veto]))
 	s.Notes = slices.Sorted(maps.Keys(w.constants[symbolic.Note]))
+	for _, c := range w.classes {
+		s.said = append(s.said, c.literals(m.texts)...)
+	}
+	slices.Sort(s.said)
+	s.said = slices.Compact(s.said)
 	return s, s.confirm(ctx)
+}
+
+// Join has two surveys look at the same calls: with the texts that either of the
+// policies compares with, and with unknown texts that are in no answer of
+// either.
+func (s *Survey) Join(other *Survey) {
+	for _, lists := range [][2]*[]string{{&s.Tools, &other.Tools}, {&s.Vetoes, &other.Vetoes}, {&s.Notes, &other.Notes}, {&s.said, &other.said}} {
+		all := slices.Concat(*lists[0], *lists[1])
+		slices.Sort(all)
+		all = slices.Compact(all)
+		*lists[0], *lists[1] = all, all
+	}
 }
 
 // overPages calls visit for each page of a table, on all processors, until one
@@ -265,7 +284,7 @@ func (s *Survey) fresh(n int) *capability.Call { return s.WithTexts(CellCall(n),
 func (s *Survey) WithTexts(c *capability.Call, tool, veto, note int) *capability.Call {
 	choose := func(known []string, i int, other string) string {
 		if i == 0 {
-			return unlike(known, other)
+			return unlike(other, known, s.said)
 		}
 		return known[i-1]
 	}
@@ -283,9 +302,11 @@ func (s *Survey) WithTexts(c *capability.Call, tool, veto, note int) *capability
 	return &out
 }
 
-// unlike returns a text that is none of texts.
-func unlike(texts []string, text string) string {
-	for slices.Contains(texts, text) {
+// unlike returns a text that is none of the known ones, and in nothing that is
+// said.
+func unlike(text string, known, said []string) string {
+	within := func(s string) bool { return strings.Contains(s, text) }
+	for slices.Contains(known, text) || slices.ContainsFunc(said, within) {
 		text += "_"
 	}
 	return text

@@ -23,7 +23,7 @@ func newPolicyVerify() *cobra.Command {
 	var against, system string
 	cmd := &cobra.Command{
 		Use:   "verify [DIR|BUNDLE]",
-		Short: "Prove that no answer of the policies breaks an invariant",
+		Short: "Hold the answers of the policies to all kinds of call against invariants",
 		Long: `Verify goes through every kind of call, and every skill as far as its members are
 finite, with every text that the policies compare with and one that they do not
 know. It holds each answer of the policies against the invariants: there is one
@@ -39,7 +39,8 @@ With --against native every answer must be that of the native reference.
 
 Where the policies use a text in a way that no table can follow, the expression is
 named: there the verdict covers the texts that the policies mention and some made
-from them, not every text. Without a directory or bundle it verifies the
+from them, not every text. Skills are looked at under one name, and with counts on
+either side of where trust turns. Without a directory or bundle it verifies the
 built-in policies.
 
 Exit codes: 0 every invariant holds, 1 one does not, 2 wrong usage or policies

@@ -59,7 +59,7 @@ func TestExtentOfTables(t *testing.T) {
 	if n := len(capability.Origins()); n != origins {
 		t.Errorf("there are %d origins, and tables have place for %d", n, origins)
 	}
-	if capability.All != bases-1 {
+	if int(capability.All) != bases-1 {
 		t.Errorf("the grantable capabilities are %d, and tables have place for %d bases", capability.All, bases)
 	}
 	for n := range Cells {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator/internal/symbolic"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // randomCall returns a call with texts that edited policies look for.
@@ -105,7 +106,7 @@ func checkEdit(t *testing.T, seed uint64) (compiles bool, stats Stats) {
 // Whatever people edit into the policies, an evaluator answers as OPA does.
 func TestRandomEdits(t *testing.T) {
 	want := int64(1000)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		want = 60
 	}
 	var seeds, compiled, cells, interpreted, tools, off atomic.Int64
@@ -138,7 +139,7 @@ func TestRandomEdits(t *testing.T) {
 // The table of the policies as they are: it answers every call there is, as
 // the reference does, on first use and later, and stays within its bounds.
 func TestWholeTable(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("filling the whole table takes minutes under the race detector; it runs without -race and -short")
 	}
 	e, ctx := embedded(t), context.Background()

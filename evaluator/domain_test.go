@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // The finite domain of the decision: every value of every member that a rule
@@ -115,7 +116,7 @@ func TestDomainHasNoCellTwice(t *testing.T) {
 // member in every cell, and what the specification promises holds on the
 // answers of each by themselves.
 func TestWholeDomain(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("the whole domain takes minutes under the race detector; it runs without -race and -short")
 	}
 	engines := map[string]Engine{"native": Native{}, "opa": embedded(t).Interpreter()}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/fixtures"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/skill"
 	"github.com/opa-gate/opa-gate/wire"
 )
@@ -85,7 +86,7 @@ var mutations = []struct{ file, from, to string }{
 }
 
 func TestMutationsAreNoticed(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("the whole suite once for each mutation takes minutes under the race detector; it runs without -race and -short")
 	}
 	if len(mutations) < 25 {

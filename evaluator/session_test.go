@@ -5,13 +5,15 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // What a session keeps from one call to the next changes nothing of what
 // following the plan gives, whatever is edited into the policies.
 func TestSessionsAgree(t *testing.T) {
 	seeds := uint64(60)
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		seeds = 8
 	}
 	compared := 0

@@ -5,12 +5,14 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // A survey answers as OPA does, also where texts decide, and knows the texts
 // that the policies compare with.
 func TestSurvey(t *testing.T) {
-	if testing.Short() || raceEnabled {
+	if testing.Short() || race.Enabled {
 		t.Skip("several whole surveys take minutes under the race detector; they run without -race and -short")
 	}
 	tests := []struct {

@@ -8,32 +8,14 @@ package main
 
 import (
 	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func main() {
-	hastenStart()
+	time.AfterFunc(time.Second, hurry())
 	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-// hastenStart lets the heap grow at first. At its usual pace the collector runs
-// four times while policies are compiled, which takes a fifth of the time of
-// one decision, and frees what the process then ends without. The pace is the
-// usual one again for whatever goes on for longer, so that its memory stays
-// small. Whoever has set a pace keeps it.
-func hastenStart() {
-	if os.Getenv("GOGC") != "" {
-		return
-	}
-	const (
-		percent = 400
-		start   = time.Second
-	)
-	usual := debug.SetGCPercent(percent)
-	time.AfterFunc(start, func() { debug.SetGCPercent(usual) })
 }
 
 func newRoot() *cobra.Command {

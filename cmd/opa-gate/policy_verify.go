@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -121,16 +120,6 @@ func verify(ctx context.Context, stderr io.Writer, name string, native bool, sys
 		v.Relocate(func(file string) string { return inDirectory(name, file) })
 	}
 	return v, nil
-}
-
-// hurry lets the heap grow while a survey runs, which makes garbage and little
-// else. It returns what ends that.
-func hurry() func() {
-	if os.Getenv("GOGC") != "" {
-		return func() {}
-	}
-	usual := debug.SetGCPercent(400)
-	return func() { debug.SetGCPercent(usual) }
 }
 
 func writeVerification(w io.Writer, v *analysis.Verification, asJSON bool) error {

@@ -1,5 +1,0 @@
-//go:build !race
-
-package evaluator
-
-const raceEnabled = false

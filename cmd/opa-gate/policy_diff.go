@@ -1,17 +1,12 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -34,7 +29,10 @@ each with an example: what permits more first, then what permits less, then what
 is only said in another way.
 
 OLD and NEW are each a directory, a bundle file, REVISION:DIRECTORY for a directory
-as Git has it in a revision, or the word builtin for the built-in policies.
+as Git has it in a revision, or the word builtin for the built-in policies. Of a
+revision the files are taken byte for byte, whatever .gitattributes says, and a
+link to a file is followed within the repository; one that leads out of it, and a
+submodule, are refused.
 
 With --fail-on widening the exit code is 1 if anything is permitted that was not:
 a gate for pull requests. The formats are text, json, markdown for a comment on a
@@ -123,90 +121,13 @@ func openNamed(ctx context.Context, name string) (*evaluator.Evaluator, error) {
 	case !isRevision:
 		return nil, fmt.Errorf("%w; expected a directory, a bundle, REVISION:DIRECTORY or builtin", err)
 	}
-	temporary, err := os.MkdirTemp("", "opa-gate-diff-")
+	tree, err := revisionFS(ctx, revision, dir, maxRevision)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(temporary) }()
-	if err := checkOut(ctx, revision, dir, temporary); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	e, err := evaluator.New(ctx, &evaluator.Options{Dir: temporary})
+	e, err := evaluator.New(ctx, &evaluator.Options{FS: tree})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, errors.New(strings.ReplaceAll(err.Error(), temporary+": ", "")))
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return e, nil
-}
-
-// checkOut writes a directory of the repository that the program runs in, as it
-// is in a revision, into another.
-func checkOut(ctx context.Context, revision, dir, into string) error {
-	if revision == "" || strings.HasPrefix(revision, "-") {
-		return fmt.Errorf("expected a revision of Git before the colon, got %q", revision)
-	}
-	// Within the repository archive would leave out what is not below the current
-	// directory, so it runs at the top.
-	top, err := runGit(ctx, "", "rev-parse", "--show-toplevel")
-	if err != nil {
-		return err
-	}
-	prefix, err := runGit(ctx, "", "rev-parse", "--show-prefix")
-	if err != nil {
-		return err
-	}
-	tree := path.Join(line(prefix), filepath.ToSlash(dir))
-	switch {
-	case tree == ".." || strings.HasPrefix(tree, "../"):
-		return fmt.Errorf("the directory %q lies outside of the repository", dir)
-	case tree == ".":
-		tree = ""
-	}
-	archive, err := runGit(ctx, line(top), "archive", "--format=tar", revision+":"+tree)
-	if err != nil {
-		return err
-	}
-	for r := tar.NewReader(bytes.NewReader(archive)); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if header.Typeflag != tar.TypeReg {
-			continue
-		}
-		if !filepath.IsLocal(header.Name) {
-			return fmt.Errorf("git: the file %q lies outside of the directory", header.Name)
-		}
-		file := filepath.Join(into, header.Name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			return err
-		}
-		text, err := io.ReadAll(r)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			return err
-		}
-	}
-}
-
-// line is what git prints on one.
-func line(text []byte) string { return strings.TrimRight(string(text), "\r\n") }
-
-// runGit returns what git prints, run in a directory, or "" for the current one.
-func runGit(ctx context.Context, dir string, args ...string) ([]byte, error) {
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.Stderr = dir, &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		if text := strings.TrimSpace(stderr.String()); text != "" {
-			return nil, errors.New("git: " + text)
-		}
-		return nil, fmt.Errorf("git: %w", err)
-	}
-	return out, nil
 }

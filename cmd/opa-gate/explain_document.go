@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -57,12 +56,6 @@ func (x explained) MarshalJSON() ([]byte, error) {
 }
 
 func explainWork(ctx context.Context, e *evaluator.Evaluator, dir string) work[anyDocument, explained] {
-	place := func(file string) string {
-		if dir == "" { // the built-in policies have no directory
-			return file
-		}
-		return filepath.Join(dir, filepath.FromSlash(file))
-	}
 	written := 0
 	return work[anyDocument, explained]{
 		parse: parseAny,
@@ -77,7 +70,7 @@ func explainWork(ctx context.Context, e *evaluator.Evaluator, dir string) work[a
 				x, err = analysis.Explain(ctx, e, d.call)
 			}
 			if err == nil {
-				x.Relocate(place)
+				x.Relocate(func(file string) string { return inDirectory(dir, file) })
 			}
 			return explained{x}, err
 		},
@@ -170,7 +163,7 @@ func (p *printer) value(v *analysis.Operand, indent int) {
 	case v.Undefined:
 		text += "undefined"
 	default:
-		text += shortened(string(v.Value))
+		text += clip(string(v.Value), maxValue)
 	}
 	if v.From != nil {
 		text += "  (" + position(v.From.File, v.From.Line) + ")"
@@ -179,17 +172,10 @@ func (p *printer) value(v *analysis.Operand, indent int) {
 	p.branches(v.Because, indent+1)
 }
 
-func shortened(text string) string {
-	if r := []rune(text); len(r) > maxValue {
-		return string(r[:maxValue-1]) + "…"
-	}
-	return text
-}
-
 func (p *printer) basis(all []analysis.Basis, indent int) {
 	for i := range all {
 		b := &all[i]
-		label, value := b.Member, shortened(string(b.Value))
+		label, value := b.Member, clip(string(b.Value), maxValue)
 		var text string
 		switch {
 		case len(b.Names) > 0:
@@ -199,7 +185,7 @@ func (p *printer) basis(all []analysis.Basis, indent int) {
 		case b.Member == "enforcement": // the lines above have said what it is
 			label, value = "enforced", "by "+b.From.Rule
 		case json.Unmarshal(b.Value, &text) == nil && b.Value[0] == '"':
-			value = shortened(text)
+			value = clip(text, maxValue)
 		}
 		value += "  (" + position(b.From.File, b.From.Line)
 		if len(b.Where) > 0 {

@@ -27,6 +27,32 @@ func newPolicy() *cobra.Command {
 	return cmd
 }
 
+// everyKind is what a survey is interrupted before.
+const everyKind = "every kind of call was looked at"
+
+// interruptible does work that Ctrl-C ends. It is told then what had not
+// happened yet, and the error is that of exitInterrupted.
+func interruptible[T any](cmd *cobra.Command, before string, work func(context.Context) (T, error)) (T, error) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+	defer stop()
+	result, err := work(ctx)
+	if ctx.Err() != nil {
+		complain(cmd.ErrOrStderr(), "interrupted before "+before)
+		err = exit(exitInterrupted)
+	}
+	return result, err
+}
+
+// inDirectory names a file of a directory such that it can be opened from where
+// the program runs. The built-in policies have no directory, and what stands
+// nowhere has no file.
+func inDirectory(dir, file string) string {
+	if file == "" {
+		return ""
+	}
+	return filepath.Join(dir, filepath.FromSlash(file))
+}
+
 func newExplain() *cobra.Command {
 	format := newFormat()
 	var (
@@ -65,13 +91,9 @@ the tier and a person's approval.
 				}
 				return explainInput(cmd, args, dir, system, format.value)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
-			report, err := survey(ctx, cmd, dir)
-			if ctx.Err() != nil {
-				complain(cmd.ErrOrStderr(), "interrupted before every kind of call was looked at")
-				return exit(exitInterrupted)
-			}
+			report, err := interruptible(cmd, everyKind, func(ctx context.Context) (*evaluator.Report, error) {
+				return survey(ctx, cmd, dir)
+			})
 			if err != nil {
 				return err
 			}
@@ -124,19 +146,13 @@ func survey(ctx context.Context, cmd *cobra.Command, dir string) (*evaluator.Rep
 	return report, nil
 }
 
-// locate puts the policies' directory before the files of a report. The
-// built-in policies have none.
+// locate puts the policies' directory before the files of a report.
 func locate(r *evaluator.Report, dir string) {
-	place := func(file *string) {
-		if dir != "" && *file != "" {
-			*file = filepath.Join(dir, filepath.FromSlash(*file))
-		}
-	}
 	for i := range r.Rules {
-		place(&r.Rules[i].File)
+		r.Rules[i].File = inDirectory(dir, r.Rules[i].File)
 	}
 	for i := range r.Blockers {
-		place(&r.Blockers[i].File)
+		r.Blockers[i].File = inDirectory(dir, r.Blockers[i].File)
 	}
 }
 

@@ -2,11 +2,9 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"path/filepath"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -45,13 +43,9 @@ directory that cannot be read.`,
   opa-gate policy check my-policies --allow time.now_ns --format json`,
 		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
-			result, err := analysis.Check(ctx, args[0], &opts)
-			if ctx.Err() != nil {
-				complain(cmd.ErrOrStderr(), "interrupted before everything was looked at")
-				return exit(exitInterrupted)
-			}
+			result, err := interruptible(cmd, "everything was looked at", func(ctx context.Context) (*analysis.CheckResult, error) {
+				return analysis.Check(ctx, args[0], &opts)
+			})
 			if err != nil {
 				return fmt.Errorf("policy check: %w", err)
 			}
@@ -73,10 +67,6 @@ directory that cannot be read.`,
 	return cmd
 }
 
-// inDirectory names a file of a directory such that it can be opened from where
-// the program runs.
-func inDirectory(dir, file string) string { return filepath.Join(dir, filepath.FromSlash(file)) }
-
 func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJSON bool) error {
 	w := cmd.OutOrStdout()
 	out := bufio.NewWriterSize(w, bufferSize)
@@ -96,28 +86,35 @@ func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJS
 	}
 	p := &printer{Writer: out, colour: wantsColour(w)}
 	fixed(p)
-	counts := map[analysis.Severity]int{}
 	for _, f := range r.Findings {
-		counts[f.Severity]++
 		printFinding(p, f)
 	}
 	if len(r.Findings) > 0 {
 		_ = p.WriteByte('\n')
 	}
-	switch errors, warnings := counts[analysis.SeverityError], counts[analysis.SeverityWarning]; {
-	case errors > 0:
-		text := counted(errors, "error", "errors")
-		if warnings > 0 {
-			text += ", " + counted(warnings, "warning", "warnings")
-		}
-		p.paint(red, text, 0)
-	case warnings > 0:
-		p.paint(yellow, "no errors, "+counted(warnings, "warning", "warnings"), 0)
-	default:
-		p.paint(green, "nothing is wrong", 0)
-	}
+	verdict, c := checkVerdict(r.Findings)
+	p.paint(c, verdict, 0)
 	_, _ = p.WriteString(" in " + wire.Printable(dir) + "\n")
 	return p.Flush()
+}
+
+// checkVerdict says in a few words what findings come to.
+func checkVerdict(findings []analysis.Finding) (string, colour) {
+	counts := map[analysis.Severity]int{}
+	for _, f := range findings {
+		counts[f.Severity]++
+	}
+	warnings := counted(counts[analysis.SeverityWarning], "warning", "warnings")
+	switch errors := counts[analysis.SeverityError]; {
+	case errors > 0 && errors < len(findings):
+		return counted(errors, "error", "errors") + ", " + warnings, red
+	case errors > 0:
+		return counted(errors, "error", "errors"), red
+	case len(findings) > 0:
+		return "no errors, " + warnings, yellow
+	default:
+		return "nothing is wrong", green
+	}
 }
 
 // printFinding writes a finding behind its place, as compilers do.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -50,13 +49,9 @@ that cannot be loaded.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
-			d, err := diff(ctx, cmd.ErrOrStderr(), args[0], args[1])
-			if ctx.Err() != nil {
-				complain(cmd.ErrOrStderr(), "interrupted before every kind of call was looked at")
-				return exit(exitInterrupted)
-			}
+			d, err := interruptible(cmd, everyKind, func(ctx context.Context) (*analysis.Difference, error) {
+				return diff(ctx, cmd.ErrOrStderr(), args[0], args[1])
+			})
 			if err != nil {
 				return err
 			}

@@ -2,11 +2,10 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
-	"os/signal"
 	"slices"
 	"strings"
 
@@ -45,13 +44,9 @@ could not be passed: wrong usage, or policies that do not compile.`,
   opa-gate policy test my-policies --format json`,
 		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
-			report, err := analysis.Test(ctx, args[0], &opts)
-			if ctx.Err() != nil {
-				complain(cmd.ErrOrStderr(), "interrupted before every test was passed")
-				return exit(exitInterrupted)
-			}
+			report, err := interruptible(cmd, "every test was run", func(ctx context.Context) (*analysis.TestReport, error) {
+				return analysis.Test(ctx, args[0], &opts)
+			})
 			if err != nil {
 				return fmt.Errorf("policy test: %w", err)
 			}
@@ -98,30 +93,35 @@ func locateTests(r *analysis.TestReport, dir string) {
 // printTests writes a report for a person: the failures, then what the tests leave
 // out. With some of the tests only, what they leave out says nothing.
 func printTests(p *printer, r *analysis.TestReport, some, all bool) {
-	counts := map[analysis.TestOutcome]int{}
 	for i := range r.Tests {
-		t := &r.Tests[i]
-		counts[t.Outcome]++
-		if all || t.Outcome != analysis.TestPassed || t.Output != "" {
+		if t := &r.Tests[i]; all || t.Outcome != analysis.TestPassed || t.Output != "" {
 			printTest(p, t)
 		}
 	}
-	parts := []string{counted(counts[analysis.TestPassed], "test passed", "tests passed")}
-	c := green
-	if n := counts[analysis.TestFailed] + counts[analysis.TestError]; n > 0 {
-		parts = append([]string{fmt.Sprintf("%d failed", n)}, parts...)
-		c = red
-	}
-	if n := counts[analysis.TestSkipped]; n > 0 {
-		parts = append(parts, fmt.Sprintf("%d still to do", n))
-	}
-	p.paint(c, strings.Join(parts, ", "), 0)
+	verdict, c := testVerdict(r.Tests)
+	p.paint(c, verdict, 0)
 	_ = p.WriteByte('\n')
 	if some {
 		return
 	}
 	printCoverage(p, &r.Coverage)
 	printDecisions(p, r.Decisions, all)
+}
+
+// testVerdict says in a few words how tests went.
+func testVerdict(tests []analysis.TestResult) (string, colour) {
+	counts := map[analysis.TestOutcome]int{}
+	for i := range tests {
+		counts[tests[i].Outcome]++
+	}
+	text, c := counted(counts[analysis.TestPassed], "test passed", "tests passed"), green
+	if n := counts[analysis.TestFailed] + counts[analysis.TestError]; n > 0 {
+		text, c = fmt.Sprintf("%d failed, %s", n, text), red
+	}
+	if n := counts[analysis.TestSkipped]; n > 0 {
+		text += fmt.Sprintf(", %d still to do", n)
+	}
+	return text, c
 }
 
 func printTest(p *printer, t *analysis.TestResult) {
@@ -206,7 +206,7 @@ const longestText = 300
 // clip cuts a text where it gets too long to read.
 func clip(text string, longest int) string {
 	if r := []rune(text); len(r) > longest {
-		return string(r[:longest]) + "…"
+		return string(r[:longest-1]) + "…"
 	}
 	return text
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -52,8 +51,6 @@ that cannot be loaded.`,
 			if against != "" && against != engineNative {
 				return fmt.Errorf("--against: expected native, got %q", against)
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
 			dir := ""
 			if len(args) > 0 {
 				dir = args[0]
@@ -61,11 +58,9 @@ that cannot be loaded.`,
 					return errors.New("expected a directory or a bundle, got an empty name")
 				}
 			}
-			v, err := verify(ctx, cmd.ErrOrStderr(), dir, against == engineNative, system)
-			if ctx.Err() != nil {
-				complain(cmd.ErrOrStderr(), "interrupted before every kind of call was looked at")
-				return exit(exitInterrupted)
-			}
+			v, err := interruptible(cmd, everyKind, func(ctx context.Context) (*analysis.Verification, error) {
+				return verify(ctx, cmd.ErrOrStderr(), dir, against == engineNative, system)
+			})
 			if err != nil {
 				return err
 			}

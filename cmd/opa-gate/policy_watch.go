@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -56,8 +55,6 @@ is not, 2 wrong usage or a directory that cannot be read.`,
   opa-gate policy watch my-policies --quick --format json`,
 		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
-			defer stop()
 			if opts.Budget <= 0 {
 				return fmt.Errorf("--time: expected more than no time, got %v", opts.Budget)
 			}
@@ -65,23 +62,19 @@ is not, 2 wrong usage or a directory that cannot be read.`,
 			if err != nil {
 				return fmt.Errorf("policy watch: %w", err)
 			}
-			ctx, fail := context.WithCancelCause(ctx)
-			defer fail(nil)
 			defer hurry()()
-			view := newWatchView(cmd, args[0], format.value == "json", fail)
+			view := newWatchView(cmd, args[0], format.value == "json")
 			if once {
-				return watchOnce(ctx, cmd, w, view)
+				return watchOnce(cmd, w, view)
 			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)
+			defer stop()
+			view.stop = stop
 			err = w.Run(ctx, &analysis.WatchEvents{Round: view.round, Whole: view.whole, Note: view.note, Progress: view.progress})
-			view.endProgress()
-			var failed *writeError
-			switch {
-			case err != nil:
-				return fmt.Errorf("policy watch: %w", err)
-			case errors.As(context.Cause(ctx), &failed):
-				return failed.error
+			if failed := view.close(); err == nil {
+				return failed
 			}
-			return nil
+			return fmt.Errorf("policy watch: %w", err)
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and exit with 0 or 1")
@@ -92,29 +85,20 @@ is not, 2 wrong usage or a directory that cannot be read.`,
 	return cmd
 }
 
-func watchOnce(ctx context.Context, cmd *cobra.Command, w *analysis.Watcher, view *watchView) error {
-	r, err := w.Round(ctx)
-	if ctx.Err() != nil {
-		complain(cmd.ErrOrStderr(), "interrupted before everything was looked at")
-		return exit(exitInterrupted)
-	}
+func watchOnce(cmd *cobra.Command, w *analysis.Watcher, view *watchView) error {
+	r, err := interruptible(cmd, "everything was looked at", w.Round)
 	if err != nil {
 		return fmt.Errorf("policy watch: %w", err)
 	}
 	view.round(r)
-	var failed *writeError
-	switch {
-	case errors.As(context.Cause(ctx), &failed):
-		return failed.error
-	case !r.OK:
+	if err := view.close(); err != nil {
+		return err
+	}
+	if !r.OK {
 		return exit(exitCheck)
 	}
 	return nil
 }
-
-// A writeError is why an event could not be written: nobody would see the others
-// either.
-type writeError struct{ error }
 
 // A watchView writes what happens to a directory.
 type watchView struct {
@@ -122,17 +106,18 @@ type watchView struct {
 	dir    string
 	json   bool
 	colour bool
-	fail   context.CancelCauseFunc
+	stop   func() // ends what there would be to write
 
-	mu    sync.Mutex // progress comes from other goroutines
-	errs  io.Writer
-	shown *progress // nil: none is under way
-	any   bool      // something was written
+	mu     sync.Mutex // progress comes from other goroutines
+	errs   io.Writer
+	shown  *progress // nil: none is under way
+	any    bool      // something was written
+	failed error     // why something was not
 }
 
-func newWatchView(cmd *cobra.Command, dir string, asJSON bool, fail context.CancelCauseFunc) *watchView {
+func newWatchView(cmd *cobra.Command, dir string, asJSON bool) *watchView {
 	out := cmd.OutOrStdout()
-	return &watchView{out: out, dir: dir, json: asJSON, colour: wantsColour(out), fail: fail, errs: cmd.ErrOrStderr()}
+	return &watchView{out: out, dir: dir, json: asJSON, colour: wantsColour(out), stop: func() {}, errs: cmd.ErrOrStderr()}
 }
 
 // progress draws a bar on a terminal; lines now and then would only stand
@@ -152,10 +137,12 @@ func (v *watchView) progress(done, total int) {
 	}
 }
 
-func (v *watchView) endProgress() {
+// close is the end of what is written; the error is why not all of it was.
+func (v *watchView) close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.end()
+	return v.failed
 }
 
 func (v *watchView) end() {
@@ -185,7 +172,8 @@ func (v *watchView) write(event string, value any, text func(p *printer)) {
 	}
 	v.any = true
 	if err = errors.Join(err, out.Flush()); err != nil {
-		v.fail(&writeError{err})
+		v.failed = errors.Join(v.failed, err) // nobody would see what comes after it either
+		v.stop()
 	}
 }
 
@@ -229,9 +217,7 @@ func (v *watchView) whole(w *analysis.WatchWhole) {
 	}
 	if d := w.Difference; d != nil {
 		for i := range d.Incomplete {
-			if file := &d.Incomplete[i].File; *file != "" {
-				*file = place(*file)
-			}
+			d.Incomplete[i].File = place(d.Incomplete[i].File)
 		}
 	}
 	v.write("whole", w, func(p *printer) { printWhole(p, w) })
@@ -281,40 +267,16 @@ func printRound(p *printer, r *analysis.WatchRound, dir string) {
 }
 
 func printRoundCheck(p *printer, findings []analysis.Finding) {
-	counts := map[analysis.Severity]int{}
-	for _, f := range findings {
-		counts[f.Severity]++
-	}
-	switch errors, warnings := counts[analysis.SeverityError], counts[analysis.SeverityWarning]; {
-	case errors > 0:
-		text := counted(errors, "error", "errors")
-		if warnings > 0 {
-			text += ", " + counted(warnings, "warning", "warnings")
-		}
-		watchStep(p, red, "check", text)
-	case warnings > 0:
-		watchStep(p, yellow, "check", "no errors, "+counted(warnings, "warning", "warnings"))
-	default:
-		watchStep(p, green, "check", "nothing is wrong")
-	}
+	verdict, c := checkVerdict(findings)
+	watchStep(p, c, "check", verdict)
 	for _, f := range findings {
 		printFinding(p, f)
 	}
 }
 
 func printRoundTests(p *printer, tests []analysis.TestResult) {
-	counts := map[analysis.TestOutcome]int{}
-	for i := range tests {
-		counts[tests[i].Outcome]++
-	}
-	text, c := counted(counts[analysis.TestPassed], "test passed", "tests passed"), green
-	if n := counts[analysis.TestFailed] + counts[analysis.TestError]; n > 0 {
-		text, c = fmt.Sprintf("%d failed, %s", n, text), red
-	}
-	if n := counts[analysis.TestSkipped]; n > 0 {
-		text += fmt.Sprintf(", %d still to do", n)
-	}
-	watchStep(p, c, "test", text)
+	verdict, c := testVerdict(tests)
+	watchStep(p, c, "test", verdict)
 	for i := range tests {
 		if t := &tests[i]; t.Outcome == analysis.TestFailed || t.Outcome == analysis.TestError || t.Output != "" {
 			printTest(p, t)

@@ -23,13 +23,22 @@ type Engine interface {
 	Skill(ctx context.Context, r *skill.Request) (skill.Answer, error)
 }
 
-// Options say which policies an [Evaluator] uses. Of Dir, FS and Bundle at most
-// one is given; with none, it is the embedded policies.
+// Options say which policies an [Evaluator] uses. Of Dir, FS, Bundle and Store
+// at most one is given; with none, it is the embedded policies.
 type Options struct {
-	Dir    string // a directory of policies
-	FS     fs.FS  // a tree of policies
-	Bundle string // an OPA bundle file; its signature is not looked at
-	System string // what sentences for a person call this system; "" leaves it to the policies
+	Dir    string  // a directory of policies
+	FS     fs.FS   // a tree of policies
+	Bundle string  // an OPA bundle file; its signature is not looked at
+	Store  *Stored // what an OPA has in its store
+	System string  // what sentences for a person call this system; "" leaves it to the policies
+}
+
+// Stored are the policies and the data of an OPA's store as one transaction
+// sees them. Of the modules, those that the gate's packages refer to are taken:
+// an OPA may have others beside them, which know nothing of the gate's schemas.
+type Stored struct {
+	Store storage.Store
+	Txn   storage.Transaction
 }
 
 // An Evaluator is the embedded OPA with one set of policies, and what was
@@ -52,10 +61,10 @@ func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" {
+	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" && opts.Store == nil {
 		return newEmbedded(ctx, opts.System)
 	}
-	src, err := load(opts)
+	src, err := load(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}

@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,16 +31,18 @@ type source struct {
 }
 
 // load reads the policies that opts name.
-func load(opts *Options) (*source, error) {
+func load(ctx context.Context, opts *Options) (*source, error) {
 	given := 0
-	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != ""} {
+	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != "", opts.Store != nil} {
 		if set {
 			given++
 		}
 	}
 	switch {
 	case given > 1:
-		return nil, errors.New("give one of Dir, FS and Bundle")
+		return nil, errors.New("give one of Dir, FS, Bundle and Store")
+	case opts.Store != nil:
+		return opts.Store.load(ctx)
 	case opts.Bundle != "":
 		return loadBundle(opts.Bundle)
 	case opts.Dir != "":

@@ -91,6 +91,9 @@ the tier and a person's approval.
 				}
 				return explainInput(cmd, args, dir, system, format.value)
 			}
+			if cmd.Flags().Changed("system") {
+				return errors.New("--system has no effect with --engine, whose report has no sentences for a person; leave it out")
+			}
 			report, err := interruptible(cmd, everyKind, func(ctx context.Context) (*evaluator.Report, error) {
 				return survey(ctx, cmd, dir)
 			})

@@ -18,7 +18,8 @@ import (
 
 func newPolicyVerify() *cobra.Command {
 	format := newFormat()
-	var against, system string
+	against := choice{names: []string{engineNative}}
+	var system string
 	cmd := &cobra.Command{
 		Use:   "verify [DIR|BUNDLE]",
 		Short: "Hold the answers of the policies to all kinds of call against invariants",
@@ -46,20 +47,19 @@ that cannot be loaded.`,
 		Example: `  opa-gate policy verify
   opa-gate policy verify my-policies
   opa-gate policy verify --against native --format json my-policies`,
-		Args: cobra.MaximumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch {
+			case len(args) > 1:
+				return fmt.Errorf("policy verify takes one directory or bundle, got %d", len(args))
+			case len(args) == 1 && args[0] == "":
+				return errors.New("expected a directory or a bundle, got an empty name")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if against != "" && against != engineNative {
-				return fmt.Errorf("--against: expected native, got %q", against)
-			}
-			dir := ""
-			if len(args) > 0 {
-				dir = args[0]
-				if dir == "" {
-					return errors.New("expected a directory or a bundle, got an empty name")
-				}
-			}
+			name := strings.Join(args, "") // there is one, or none
 			v, err := interruptible(cmd, everyKind, func(ctx context.Context) (*analysis.Verification, error) {
-				return verify(ctx, cmd.ErrOrStderr(), dir, against == engineNative, system)
+				return verify(ctx, cmd.ErrOrStderr(), name, against.value == engineNative, system)
 			})
 			if err != nil {
 				return err
@@ -73,9 +73,8 @@ that cannot be loaded.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&against, "against", "", "hold every answer against that of the `ENGINE` native")
+	against.add(cmd, "against", "hold every answer against that of the native reference, too")
 	cmd.Flags().StringVar(&system, "system", "", "the `NAME` of the system in sentences for a person")
-	_ = cmd.RegisterFlagCompletionFunc("against", cobra.FixedCompletions([]string{engineNative}, cobra.ShellCompDirectiveNoFileComp))
 	format.add(cmd, "format", "how the verdict is written")
 	return cmd
 }

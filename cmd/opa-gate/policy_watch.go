@@ -58,6 +58,9 @@ is not, 2 wrong usage or a directory that cannot be read.`,
 			if opts.Budget <= 0 {
 				return fmt.Errorf("--time: expected more than no time, got %v", opts.Budget)
 			}
+			if once && opts.Quick {
+				return errors.New("--quick has no effect with --once, which never verifies or compares the whole; leave it out")
+			}
 			w, err := analysis.NewWatcher(args[0], &opts)
 			if err != nil {
 				return fmt.Errorf("policy watch: %w", err)

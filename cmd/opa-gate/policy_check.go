@@ -25,7 +25,7 @@ and tells everything that is wrong with them, tests and data included:
   - paths into the input or into data that do not exist, texts that are compared
     with what can never be them, and the names that were meant
   - files that are not formatted; --fix rewrites them
-  - decisions that are missing, have not the shape of a decision, have no answer
+  - decisions that are missing, do not have the shape of a decision, have no answer
     or two of them: several thousand calls and skills are put to the policies
   - built-ins that let a decision depend on a clock, on chance or on others;
     --allow names the ones that may be called all the same

@@ -20,7 +20,7 @@ func newPolicyDiff() *cobra.Command {
 	failOn := choice{names: []string{string(analysis.Widening), string(analysis.Narrowing), string(analysis.Rewording)}, many: true}
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Tell exactly which calls and skills two policies answer otherwise",
+		Short: "Tell exactly which calls and skills two policies answer differently",
 		Long: `Diff compares what two policies answer to every kind of call and to skills, with
 every text that either of them compares with and one that neither knows. It
 prints the classes of inputs whose answer changed, in as few rows as it finds,
@@ -66,7 +66,7 @@ that cannot be loaded.`,
 		},
 	}
 	format.add(cmd, "format", "how the difference is written")
-	failOn.add(cmd, "fail-on", "exit with 1 if there is a change that permits more (widening), less, or says the same otherwise")
+	failOn.add(cmd, "fail-on", "exit with 1 if there is a change that permits more (widening), less, or says the same in other words")
 	return cmd
 }
 

@@ -35,7 +35,7 @@ DIR is made if it does not exist. If it holds anything, nothing is written.`,
 			ask := "opa-gate decide --policies " + quoted(args[0]) + " call.json"
 			for _, step := range []struct{ command, does string }{
 				{"check", "after each change: it compiles, is formatted, answers with decisions"},
-				{"test", "pass the tests, and see what they leave out"},
+				{"test", "run the tests, and see what they leave out"},
 				{"verify", "hold every decision there is against the invariants"},
 				{"watch", "all of that each time a file is saved"},
 			} {

@@ -21,8 +21,8 @@ func newPolicyTest() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "test DIR",
-		Short: "Pass the tests of policies; say why one fails, and what none reaches",
-		Long: `Test passes the tests of the policies in DIR with OPA's own runner: the rules
+		Short: "Run the tests of policies; say why one fails, and what none reaches",
+		Long: `Test runs the tests of the policies in DIR with OPA's own runner: the rules
 test_… in files …_test.rego. It tells
 
   - of a test that fails: the expression, and where what it got differs from what
@@ -38,7 +38,7 @@ whether something is missing. A class is touched if a test asks for
 data.gate.call.decision with a call of it.
 
 Exit codes: 0 every test passed, whatever is left out, 1 a test failed, 2 the tests
-could not be passed: wrong usage, or policies that do not compile.`,
+could not be run: wrong usage, or policies that do not compile.`,
 		Example: `  opa-gate policy test my-policies
   opa-gate policy test my-policies --run 'call_test\.test_veto'
   opa-gate policy test my-policies --format json`,
@@ -70,7 +70,7 @@ could not be passed: wrong usage, or policies that do not compile.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&opts.Run, "run", "", "pass only the tests whose data.PACKAGE.NAME the `REGEX` matches")
+	cmd.Flags().StringVar(&opts.Run, "run", "", "run only the tests whose data.PACKAGE.NAME the `REGEX` matches")
 	cmd.Flags().BoolVar(&all, "all", false, "list every test, and every decision that no test asks for")
 	format.add(cmd, "format", "how the report is written; json has everything")
 	return cmd

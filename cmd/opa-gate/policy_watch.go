@@ -339,7 +339,7 @@ func printQuickChanges(p *printer, q *analysis.WatchQuick) {
 		watchStep(p, green, "diff", fmt.Sprintf("all %s are answered as at %s", grouped(q.Compared), since))
 		return
 	}
-	watchStep(p, yellow, "diff", fmt.Sprintf("%s of %s are answered otherwise than at %s", grouped(changed), grouped(q.Compared), since))
+	watchStep(p, yellow, "diff", fmt.Sprintf("%s of %s are answered differently than at %s", grouped(changed), grouped(q.Compared), since))
 	for _, c := range q.Changes {
 		turn := c.From + " → " + c.To
 		if c.From == c.To {

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/storage"
 
+	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
 )
 
 // authored holds every answer against the author's own invariants, one message
@@ -23,172 +28,193 @@ func (v *verifier) authored(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w := &authoredWalk{verifier: v, query: query, findings: map[string]*finding{}}
-	looks := v.mentioned()
-	err = overKinds(ctx, v.kinds, func(n int) {
-		for c := range v.survey.CallsAmong(n, v.answers.Exact(n) && !looks) {
-			a := v.ask(ctx, c)
-			if a.err != nil {
-				continue
-			}
-			value, err := query.Call(ctx, c, a.outcome)
-			for _, message := range w.messages(ctx, value, err) {
-				w.finding(message).addCall(message, &a, nil)
-			}
-		}
-	})
+	looked, err := v.mentioned(ctx)
 	if err != nil {
 		return err
 	}
-	overSkills(ctx, v.requests, func(i int) {
-		r := &v.requests[i]
-		a, err := v.evaluator.Skill(ctx, r)
-		if err != nil {
-			return
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	w := newAuthoredWalk(v, query, end)
+	err = overKinds(ctx, v.kinds, func(n int) {
+		for c := range v.survey.CallsAmong(n, v.answers.Exact(n) && !looked.any) {
+			w.call(ctx, c)
 		}
-		value, err := query.Skill(ctx, r, a)
-		for _, message := range w.messages(ctx, value, err) {
-			f := w.finding(message)
-			f.add(message, explainSkillDocument(r), func() { f.request, f.answer = r, answerOf(a, nil) })
+		for c := range looked.samples(v.survey.WithTexts(evaluator.CellCall(n), 0, 0, 0)) {
+			w.call(ctx, c)
 		}
 	})
-	if w.err != nil {
-		return w.err
+	if err == nil && v.named {
+		err = overNamed(ctx, namedCalls(), func(_ int, c *capability.Call) { w.call(ctx, c) })
+	}
+	if err == nil {
+		requests := looked.requests(v.requests)
+		overSkills(ctx, requests, func(i int) { w.skill(ctx, &requests[i]) })
+		err = ctx.Err()
+	}
+	if err != nil {
+		return context.Cause(ctx)
 	}
 	w.report(ctx)
 	return ctx.Err()
 }
 
-// The texts of a call, each with the members of what the invariants see that hold
-// it, or a sentence made of it.
-var textMembers = [...][]ast.Ref{
-	{ast.MustParseRef("input.call.tool.name"), ast.MustParseRef("input.decision.reason"), ast.MustParseRef("input.decision.warnings")},
-	{ast.MustParseRef("input.call.policy.veto"), ast.MustParseRef("input.decision.reason"), ast.MustParseRef("input.decision.warnings")},
-	{ast.MustParseRef("input.call.policy.transform.note"), ast.MustParseRef("input.decision.note"), ast.MustParseRef("input.decision.reason")},
-}
-
-// mentioned adds the texts that the invariants may compare a text with to those
-// that calls are looked at with. It reports whether they look at any text at all:
-// if not, calls that differ in their texts are the same to them.
-func (v *verifier) mentioned() (looks bool) {
-	rules := v.invariantRules()
-	for i, list := range []*[]string{&v.survey.Tools, &v.survey.Vetoes, &v.survey.Notes} {
-		var readers []*ast.Rule
-		handed := false
-		for _, rule := range rules {
-			switch reads, names := reading(rule, textMembers[i], rules); {
-			case reads:
-				readers = append(readers, rule)
-				handed = handed || names
-			default:
-				handed = handed || names
-			}
-		}
-		if len(readers) == 0 {
-			continue
-		}
-		looks = true
-		if handed { // to another rule, which may compare it
-			readers = rules
-		}
-		for _, rule := range readers {
-			*list = append(*list, stringsIn(rule)...)
-		}
-		slices.Sort(*list)
-		*list = slices.Compact(*list)
+func (w *authoredWalk) call(ctx context.Context, c *capability.Call) {
+	a := w.ask(ctx, c)
+	if a.err != nil {
+		return
 	}
-	return looks
+	value, err := w.query.Call(ctx, c, a.outcome)
+	w.addCall(w.messages(ctx, value, err), &a)
 }
 
-// invariantRules lists the rules in the module of the author's invariants, and
-// those of the modules that they use.
-func (v *verifier) invariantRules() []*ast.Rule {
-	compiler, _ := v.evaluator.Policies()
-	var rules []*ast.Rule
-	seen := map[*ast.Module]bool{}
-	var add func(found []*ast.Rule)
-	add = func(found []*ast.Rule) {
-		for _, rule := range found {
-			if seen[rule.Module] {
-				continue
+func (w *authoredWalk) skill(ctx context.Context, r *skill.Request) {
+	a, err := w.evaluator.Skill(ctx, r)
+	if err != nil {
+		return
+	}
+	value, err := w.query.Skill(ctx, r, a)
+	w.addSkill(w.messages(ctx, value, err), r, a)
+}
+
+// A textLook is what the author's invariants make of texts.
+type textLook struct {
+	any                  bool     // they look at one of a call: if not, calls that differ in texts alone are the same to them
+	tools, vetoes, notes []string // to try one at a time, besides those that the survey has
+	skills               []string
+}
+
+// mentioned adds the texts that the invariants compare a text with to those that
+// calls are looked at with, and what they do more with one than to compare it to
+// what the verdict does not cover.
+func (v *verifier) mentioned(ctx context.Context) (*textLook, error) {
+	compiler, store := v.evaluator.Policies()
+	data, err := storage.ReadOne(ctx, store, storage.RootPath)
+	if err != nil {
+		return nil, err
+	}
+	if value, ok := data.(ast.Value); ok {
+		if data, err = ast.JSON(value); err != nil {
+			return nil, err
+		}
+	}
+	t := readTexts(compiler)
+	v.result.Incomplete = append(v.result.Incomplete, t.blockers()...)
+	look := &textLook{}
+	for _, of := range []struct {
+		kind    textKind
+		fresh   string // a text that stands for all others begins so
+		known   *[]string
+		samples *[]string
+	}{
+		{toolText, "tool", &v.survey.Tools, &look.tools}, {vetoText, "stop", &v.survey.Vetoes, &look.vetoes},
+		{noteText, "note", &v.survey.Notes, &look.notes},
+	} {
+		*of.samples = t.samples(of.kind, data)
+		if t.looks(of.kind) {
+			look.any = true
+			*of.known = append(*of.known, t.constants(of.kind)...)
+		}
+		for _, text := range *of.samples {
+			if strings.TrimRight(text, "_") == of.fresh {
+				*of.known = append(*of.known, text)
 			}
-			seen[rule.Module] = true
-			rules = append(rules, rule.Module.Rules...)
-			for _, r := range rule.Module.Rules {
-				ast.WalkRefs(r, func(ref ast.Ref) bool {
-					if ref.HasPrefix(ast.DefaultRootRef) {
-						add(compiler.GetRules(ref))
-					}
+		}
+		slices.Sort(*of.known)
+		*of.known = slices.Compact(*of.known)
+	}
+	look.skills = append(t.constants(skillText), t.samples(skillText, data)...)
+	return look, nil
+}
+
+// samples are calls like c with each text to try.
+func (l *textLook) samples(c *capability.Call) iter.Seq[*capability.Call] {
+	return func(yield func(*capability.Call) bool) {
+		try := func(texts []string, member func(*capability.Call) *string) bool {
+			for _, text := range texts {
+				with := *c
+				*member(&with) = text
+				if !yield(&with) {
 					return false
-				})
+				}
 			}
-		}
-	}
-	add(compiler.GetRulesExact(ast.MustParseRef(invariantsRule)))
-	return rules
-}
-
-// reading reports whether a rule may read one of some members of the input, and
-// whether it names one of the given rules: only then a text goes from one to another.
-func reading(rule *ast.Rule, members []ast.Ref, rules []*ast.Rule) (reads, names bool) {
-	ast.WalkRefs(rule.Body, func(r ast.Ref) bool {
-		reads = reads || slices.ContainsFunc(members, func(member ast.Ref) bool { return mayReach(r, member) })
-		names = names || slices.ContainsFunc(rules, func(other *ast.Rule) bool {
-			return mayReach(r, other.Ref().GroundPrefix())
-		})
-		return false
-	})
-	if rule.Else != nil {
-		elseReads, elseNames := reading(rule.Else, members, rules)
-		reads, names = reads || elseReads, names || elseNames
-	}
-	return reads, names
-}
-
-// mayReach reports whether a reference can be to a member, to one around it or
-// to one in it.
-func mayReach(r, member ast.Ref) bool {
-	for i := range min(len(r), len(member)) {
-		if i > 0 && !r[i].IsGround() {
 			return true
 		}
-		if !r[i].Equal(member[i]) {
-			return false
+		if !try(l.tools, func(c *capability.Call) *string { return &c.Tool }) {
+			return
+		}
+		if c.Policy.Vetoed && !try(l.vetoes, func(c *capability.Call) *string { return &c.Policy.Veto }) {
+			return
+		}
+		if c.Policy.Transform.Kind == capability.InjectContext {
+			try(l.notes, func(c *capability.Call) *string { return &c.Policy.Transform.Note })
 		}
 	}
-	return true
 }
 
-// stringsIn lists the strings in a rule that are no names of members, and not
-// the message alone.
-func stringsIn(rule *ast.Rule) []string {
-	var texts []string
-	collect := func(t *ast.Term) bool {
-		if _, isRef := t.Value.(ast.Ref); isRef {
-			return true
+// requests are some requests, and the same under each name to try.
+func (l *textLook) requests(all []skill.Request) []skill.Request {
+	list := slices.Clone(all)
+	for _, name := range l.skills {
+		for _, r := range all {
+			r.Skill = name
+			list = append(list, r)
 		}
-		if text, ok := t.Value.(ast.String); ok && text != "" {
-			texts = append(texts, string(text))
-		}
-		return false
 	}
-	ast.WalkTerms(rule.Body, collect)
-	for _, arg := range rule.Head.Args {
-		ast.WalkTerms(arg, collect)
-	}
-	if rule.Else != nil {
-		texts = append(texts, stringsIn(rule.Else)...)
-	}
-	return texts
+	return list
 }
 
 // authoredWalk collects what the author's invariants say.
 type authoredWalk struct {
 	*verifier
-	query    *evaluator.Query
-	mu       sync.Mutex
-	findings map[string]*finding // by message
-	err      error               // the first failure of a rule
+	query *evaluator.Query
+	rules []evaluator.RuleSource
+	end   context.CancelCauseFunc // of the walk; nil: nothing ends early
+
+	mu    sync.Mutex
+	found []sentences // of each rule
+	err   error       // the first failure of a rule
+}
+
+func newAuthoredWalk(v *verifier, query *evaluator.Query, end context.CancelCauseFunc) *authoredWalk {
+	rules := query.Sources()
+	return &authoredWalk{verifier: v, query: query, rules: rules, end: end, found: make([]sentences, len(rules))}
+}
+
+// maxSentences bounds the sentences of one rule that are shown, each with its own
+// breach: one that holds a name or a mask has as many forms as there are.
+const maxSentences = 100
+
+// The sentences that a rule says: the first of them by the alphabet, whatever
+// order they are found in, and the others as one.
+type sentences struct {
+	kept map[string]*finding
+	seen map[string]bool // and kept, or one of the others
+	rest finding
+}
+
+// finding returns where a breach goes that a sentence says.
+func (s *sentences) finding(message string) *finding {
+	if f, ok := s.kept[message]; ok {
+		return f
+	}
+	if s.seen[message] {
+		return &s.rest
+	}
+	if s.seen == nil {
+		s.kept, s.seen = map[string]*finding{}, map[string]bool{}
+	}
+	s.seen[message] = true
+	if len(s.kept) == maxSentences {
+		last := slices.Max(slices.Collect(maps.Keys(s.kept)))
+		if message > last {
+			return &s.rest
+		}
+		s.rest.merge(s.kept[last])
+		delete(s.kept, last)
+	}
+	f := &finding{}
+	s.kept[message] = f
+	return f
 }
 
 // messages returns what the rule says; a failure ends the walk.
@@ -220,43 +246,75 @@ func (w *authoredWalk) fail(err error) {
 	if w.err == nil {
 		w.err = err
 	}
+	if w.end != nil {
+		w.end(w.err)
+	}
 }
 
-func (w *authoredWalk) finding(message string) *finding {
+// addCall adds what the rule says of a call.
+func (w *authoredWalk) addCall(messages []string, a *answered) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	f, ok := w.findings[message]
-	if !ok {
-		f = &finding{}
-		w.findings[message] = f
+	for _, message := range messages {
+		w.found[w.saidBy(message)].finding(message).addCall(message, a, nil)
 	}
-	return f
+}
+
+// addSkill does so of a skill.
+func (w *authoredWalk) addSkill(messages []string, r *skill.Request, a skill.Answer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, message := range messages {
+		f := w.found[w.saidBy(message)].finding(message)
+		f.add(message, explainSkillDocument(r), func() { f.request, f.answer = r, answerOf(a, nil) })
+	}
+}
+
+// saidBy returns the rule that has the most of a message in its text.
+func (w *authoredWalk) saidBy(message string) int {
+	by, longest := 0, 0
+	for i := range w.found {
+		if w.found[i].seen[message] {
+			return i
+		}
+	}
+	for i, p := range w.rules {
+		if n := common(message, p.Text); n > longest {
+			longest, by = n, i
+		}
+	}
+	return by
 }
 
 // report adds one invariant for each message, and one that holds if there is
 // none.
 func (w *authoredWalk) report(ctx context.Context) {
-	places := w.query.Sources()
-	i := Invariant{Name: "gate.invariants", Title: "The policies' own invariants.", File: places[0].File, Line: places[0].Line}
-	if len(w.findings) == 0 {
-		w.result.Invariants = append(w.result.Invariants, i)
+	invariant := func(i int, title string) Invariant {
+		return Invariant{Name: "gate.invariants", Title: title, File: w.rules[i].File, Line: w.rules[i].Line}
+	}
+	type one struct {
+		Invariant
+		*finding
+	}
+	var said, rests []one
+	for i := range w.found {
+		s := &w.found[i]
+		for message, f := range s.kept {
+			said = append(said, one{invariant(i, message), f})
+		}
+		if n := len(s.seen) - len(s.kept); n > 0 {
+			title := "and " + number(n, "more sentence", "more sentences")
+			s.rest.problem = title
+			rests = append(rests, one{invariant(i, title), &s.rest})
+		}
+	}
+	if len(said) == 0 {
+		w.result.Invariants = append(w.result.Invariants, invariant(0, "The policies' own invariants."))
 		return
 	}
-	messages := make([]string, 0, len(w.findings))
-	for message := range w.findings {
-		messages = append(messages, message)
-	}
-	slices.Sort(messages)
-	for _, message := range messages {
-		one := i
-		one.Title = message
-		longest := 0
-		for _, p := range places { // the rule that has the most of the message in its text
-			if n := common(message, p.Text); n > longest {
-				longest, one.File, one.Line = n, p.File, p.Line
-			}
-		}
-		w.verifier.report(ctx, one, w.findings[message])
+	slices.SortFunc(said, func(a, b one) int { return strings.Compare(a.Title, b.Title) })
+	for _, o := range append(said, rests...) {
+		w.verifier.report(ctx, o.Invariant, o.finding)
 	}
 }
 

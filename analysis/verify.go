@@ -90,6 +90,16 @@ func (f *finding) add(problem string, doc json.RawMessage, keep func()) {
 	}
 }
 
+// merge adds the breaches of another finding.
+func (f *finding) merge(other *finding) {
+	inputs := f.inputs + other.inputs
+	if f.document == nil || smaller(other.document, f.document) {
+		f.problem, f.document, f.call, f.request = other.problem, other.document, other.call, other.request
+		f.against, f.answer = other.against, other.answer
+	}
+	f.inputs = inputs
+}
+
 // smaller reports whether a document is shown rather than another one.
 func smaller(a, b json.RawMessage) bool {
 	return len(a) < len(b) || len(a) == len(b) && bytes.Compare(a, b) < 0
@@ -113,7 +123,7 @@ func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*
 
 // verify runs all checks.
 func (v *verifier) verify(ctx context.Context) (*Verification, error) {
-	v.result = &Verification{Incomplete: v.survey.Incomplete}
+	v.result = &Verification{Incomplete: slices.Clone(v.survey.Incomplete)}
 	if v.requests == nil {
 		v.requests = skillRequests()
 	}
@@ -227,7 +237,7 @@ func overKinds(ctx context.Context, kinds []int, visit func(n int)) error {
 				if start >= count {
 					return
 				}
-				for i := start; i < min(start+batch, count); i++ {
+				for i := start; i < min(start+batch, count) && ctx.Err() == nil; i++ {
 					visit(kind(i))
 				}
 			}

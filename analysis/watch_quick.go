@@ -190,9 +190,7 @@ func (q *quickLook) authoredCall(w *authoredWalk, a *answered) {
 		return
 	}
 	value, err := w.query.Call(q.hard, a.call, a.outcome)
-	for _, message := range w.messages(q.hard, value, err) {
-		w.finding(message).addCall(message, a, nil)
-	}
+	w.addCall(w.messages(q.hard, value, err), a)
 }
 
 // redeclared holds what tools require against what they require once they are
@@ -302,10 +300,7 @@ func (q *quickLook) authoredSkill(w *authoredWalk, r *skill.Request, a skillAnsw
 		return
 	}
 	value, err := w.query.Skill(q.hard, r, a.answer)
-	for _, message := range w.messages(q.hard, value, err) {
-		f := w.finding(message)
-		f.add(message, explainSkillDocument(r), func() { f.request, f.answer = r, answerOf(a.answer, nil) })
-	}
+	w.addSkill(w.messages(q.hard, value, err), r, a.answer)
 }
 
 func (q *quickLook) compareSkill(i int, r *skill.Request, a skillAnswer) {
@@ -339,7 +334,10 @@ func (q *quickLook) openAuthored(ctx context.Context) (*authoredWalk, error) {
 	if errors.Is(err, evaluator.ErrNoRule) {
 		return nil, nil
 	}
-	return &authoredWalk{verifier: q.verifier, query: query, findings: map[string]*finding{}}, err
+	if err != nil {
+		return nil, err
+	}
+	return newAuthoredWalk(q.verifier, query, nil), nil
 }
 
 // sortedChanges lists the changes as a difference does.

@@ -66,7 +66,7 @@ var masksOf = map[string][]string{
 // the masks came from which an invariant is about; without an answer, that is
 // where the rules collide, if they do.
 func (v *verifier) decidedBy(ctx context.Context, invariant string, c *capability.Call) []Place {
-	explanation, err := Explain(ctx, v.evaluator, c)
+	explanation, err := explainTrace(ctx, v.evaluator, c)
 	list := places(explanation, err)
 	if err != nil {
 		return list
@@ -95,7 +95,7 @@ func unrepeated(list []Place) []Place {
 }
 
 func (v *verifier) skillDecidedBy(ctx context.Context, r *skill.Request) []Place {
-	explanation, err := ExplainSkill(ctx, v.evaluator, r)
+	explanation, err := explainSkillTrace(ctx, v.evaluator, r)
 	return places(explanation, err)
 }
 

@@ -117,6 +117,16 @@ func (e *ConflictError) Unwrap() error { return e.Err }
 // is that of e's Decide; where rules contradict one another it is a
 // *[ConflictError].
 func Explain(ctx context.Context, e *evaluator.Evaluator, c *capability.Call) (*Explanation, error) {
+	out, err := explainTrace(ctx, e, c)
+	if err != nil {
+		return nil, err
+	}
+	return out, nearestCalls(ctx, e, c, out)
+}
+
+// explainTrace is [Explain] without a search for what would go ahead: one
+// evaluation instead of hundreds.
+func explainTrace(ctx context.Context, e *evaluator.Evaluator, c *capability.Call) (*Explanation, error) {
 	r := newExplainRecorder()
 	o, traced, err := e.TraceCall(ctx, c, r)
 	x := &explainer{ctx, r, traced}
@@ -136,12 +146,20 @@ func Explain(ctx context.Context, e *evaluator.Evaluator, c *capability.Call) (*
 		}
 		out.Basis[len(out.Basis)-1].Names = b.set.DisplayNames()
 	}
-	return out, nearestCalls(ctx, e, c, out)
+	return out, nil
 }
 
 // ExplainSkill is [Explain] for a skill. To go ahead is to be deployed at the
 // tier that it asks for.
 func ExplainSkill(ctx context.Context, e *evaluator.Evaluator, q *skill.Request) (*Explanation, error) {
+	out, err := explainSkillTrace(ctx, e, q)
+	if err != nil {
+		return nil, err
+	}
+	return out, nearestSkills(ctx, e, q, out)
+}
+
+func explainSkillTrace(ctx context.Context, e *evaluator.Evaluator, q *skill.Request) (*Explanation, error) {
 	r := newExplainRecorder()
 	a, traced, err := e.TraceSkill(ctx, q, r)
 	x := &explainer{ctx, r, traced}
@@ -157,7 +175,7 @@ func ExplainSkill(ctx context.Context, e *evaluator.Evaluator, q *skill.Request)
 			return nil, err
 		}
 	}
-	return out, nearestSkills(ctx, e, q, out)
+	return out, nil
 }
 
 // Relocate replaces the name of every file, say by one that can be opened from

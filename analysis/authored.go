@@ -22,7 +22,11 @@ import (
 // as one invariant.
 func (v *verifier) authored(ctx context.Context) error {
 	query, err := v.evaluator.Query(ctx, invariantsRule)
+	calls, skills := v.meter.phase(authoredWeight), v.meter.phase(skillsWeight)
 	if errors.Is(err, evaluator.ErrNoRule) {
+		if skills != nil {
+			skills(1, 1)
+		}
 		return nil
 	}
 	if err != nil {
@@ -35,7 +39,7 @@ func (v *verifier) authored(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	w := newAuthoredWalk(v, query, end)
-	err = overKinds(ctx, v.kinds, func(n int) {
+	err = overKinds(ctx, v.kinds, calls, func(n int) {
 		for c := range v.survey.CallsAmong(n, v.answers.Exact(n) && !looked.any) {
 			w.call(ctx, c)
 		}
@@ -44,12 +48,12 @@ func (v *verifier) authored(ctx context.Context) error {
 		}
 	})
 	if err == nil && v.named {
-		err = overNamed(ctx, namedCalls(), func(_ int, c *capability.Call) { w.call(ctx, c) })
+		named := namedCalls()
+		err = inParallel(ctx, len(named), nil, func(i int) { w.call(ctx, named[i]) })
 	}
 	if err == nil {
 		requests := looked.requests(v.requests)
-		overSkills(ctx, requests, func(i int) { w.skill(ctx, &requests[i]) })
-		err = ctx.Err()
+		err = inParallel(ctx, len(requests), skills, func(i int) { w.skill(ctx, &requests[i]) })
 	}
 	if err != nil {
 		return context.Cause(ctx)

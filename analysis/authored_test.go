@@ -139,7 +139,7 @@ func TestVerifyEndsAtTheFirstFailure(t *testing.T) {
 func TestOverKindsEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var visits atomic.Int64
-	err := overKinds(ctx, nil, func(int) {
+	err := overKinds(ctx, nil, nil, func(int) {
 		visits.Add(1)
 		cancel()
 	})

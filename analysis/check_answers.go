@@ -8,11 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
@@ -123,27 +121,11 @@ func (a *answerChecker) calls(ctx context.Context) error {
 	}
 	engine := a.evaluator.Interpreter() // OPA itself: no two of these calls are of a kind
 	a.asked[decisionRules[0]] = len(calls)
-	return inParallel(ctx, len(calls), func(i int) {
+	return inParallel(ctx, len(calls), nil, func(i int) {
 		if _, err := engine.Decide(ctx, calls[i]); err != nil && ctx.Err() == nil {
 			a.note(decisionRules[0], err, wireCall(calls[i], false), wireCall(calls[i], true))
 		}
 	})
-}
-
-// inParallel calls f with every number below n, on all processors, until ctx
-// ends. Its error is that of ctx.
-func inParallel(ctx context.Context, n int, f func(i int)) error {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				f(i)
-			}
-		})
-	}
-	workers.Wait()
-	return ctx.Err()
 }
 
 // texts returns the texts with which rules that a decision depends on compare
@@ -184,7 +166,7 @@ func (a *answerChecker) texts(decision string) []string {
 
 func (a *answerChecker) skills(ctx context.Context) error {
 	a.asked[decisionRules[1]] = skillKinds
-	return inParallel(ctx, skillKinds, func(i int) {
+	return inParallel(ctx, skillKinds, nil, func(i int) {
 		r := skillOfKind(i)
 		if _, err := a.evaluator.Skill(ctx, r); err != nil && ctx.Err() == nil {
 			document := wireSkill(r)

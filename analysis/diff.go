@@ -16,7 +16,7 @@ import (
 // DiffOptions name what is compared.
 type DiffOptions struct {
 	Old, New string                // what the two are called
-	Progress func(done, total int) // called now and then, if it is not nil
+	Progress func(done, total int) // called now and then, one call after the other, if it is not nil; done never falls, nor exceeds total
 }
 
 // Diff compares what two policies answer, over the whole domain (specification,
@@ -28,15 +28,16 @@ func Diff(ctx context.Context, old, new *evaluator.Evaluator, opts *DiffOptions)
 	if opts == nil {
 		opts = &DiffOptions{}
 	}
+	m := newMeter(opts.Progress, 2*surveyWeight+compareWeight)
 	var surveys [2]*evaluator.Survey
 	for i, e := range []*evaluator.Evaluator{old, new} {
 		var err error
-		surveys[i], err = e.Survey(ctx, half(opts.Progress, i))
+		surveys[i], err = e.Survey(ctx, m.phase(surveyWeight))
 		if err != nil {
 			return nil, err
 		}
 	}
-	d := &differ{old: surveys[0], new: surveys[1], before: surveys[0], after: surveys[1], named: true, opts: opts}
+	d := &differ{old: surveys[0], new: surveys[1], before: surveys[0], after: surveys[1], named: true, opts: opts, meter: m}
 	return d.diff(ctx, old, new)
 }
 
@@ -62,13 +63,13 @@ func (d *differ) diff(ctx context.Context, old, new *evaluator.Evaluator) (*Diff
 	return d.result, d.matrix(ctx)
 }
 
-// half is the progress of one of two halves of the work.
-func half(progress func(done, total int), i int) func(done, total int) {
-	if progress == nil {
-		return nil
-	}
-	return func(done, total int) { progress(i*total+done, 2*total) }
-}
+// What parts of the comparison take, about, beside surveyWeight.
+const (
+	compareCallsWeight = 6
+	rowsWeight         = 1 // of the changes of calls
+	matrixWeight       = 1
+	compareWeight      = compareCallsWeight + rowsWeight + skillsWeight + matrixWeight
+)
 
 func rankOf(d Direction) int { return slices.Index([]Direction{Widening, Narrowing, Rewording}, d) }
 
@@ -79,6 +80,7 @@ type differ struct {
 	callsAlone    bool              // skills are left out, in tests
 	named         bool              // whether calls with names that grant nothing are compared: but in tests, they are
 	opts          *DiffOptions
+	meter         *meter // nil: nobody asks
 	result        *Difference
 }
 
@@ -111,7 +113,7 @@ func (d *differ) compareCalls(ctx context.Context) error {
 	space := newCallSpace(d.old)
 	changed := map[change]*region{}
 	var mu sync.Mutex // of changed
-	err := overKinds(ctx, d.kinds, func(n int) {
+	err := overKinds(ctx, d.kinds, d.meter.phase(compareCallsWeight), func(n int) {
 		exact := d.exact(n)
 		found, any := d.compareKind(ctx, n, exact)
 		if exact && any {
@@ -136,9 +138,13 @@ func (d *differ) compareCalls(ctx context.Context) error {
 		return err
 	}
 	d.result.Calls = space.size
+	progress, done := d.meter.phase(rowsWeight), 0
 	for ch, r := range changed {
 		for _, c := range r.cubes() {
 			d.result.Changes = append(d.result.Changes, d.callChange(ctx, space, ch, c))
+		}
+		if done++; progress != nil {
+			progress(done, len(changed))
 		}
 	}
 	return ctx.Err()
@@ -251,13 +257,13 @@ func (d *differ) compareSkills(ctx context.Context, old, new *evaluator.Evaluato
 		beforeErr, afterErr error
 	}
 	pairs := make([]pair, len(requests))
-	overSkills(ctx, requests, func(i int) {
+	err := inParallel(ctx, len(requests), d.meter.phase(skillsWeight), func(i int) {
 		p := &pairs[i]
 		p.before, p.beforeErr = old.Skill(ctx, &requests[i])
 		p.after, p.afterErr = new.Skill(ctx, &requests[i])
 	})
-	if ctx.Err() != nil {
-		return ctx.Err()
+	if err != nil {
+		return err
 	}
 	d.result.Skills = len(requests)
 	space := newSkillSpace()
@@ -319,11 +325,15 @@ func tierOf(a skill.Answer, err error) int {
 
 // matrix fills the squares: calls without a verdict under the default grant.
 func (d *differ) matrix(ctx context.Context) error {
-	for _, origin := range capability.Origins() {
+	progress := d.meter.phase(matrixWeight)
+	for i, origin := range capability.Origins() {
 		for _, def := range capability.Taxonomy() {
 			for _, taint := range []capability.Taint{capability.Clean, capability.Tainted} {
 				d.result.Matrix = append(d.result.Matrix, d.square(ctx, origin, def, taint))
 			}
+		}
+		if progress != nil {
+			progress(i+1, len(capability.Origins()))
 		}
 	}
 	return ctx.Err()

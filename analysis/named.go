@@ -3,9 +3,6 @@ package analysis
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
-	"sync/atomic"
 
 	"github.com/opa-gate/opa-gate/capability"
 )
@@ -69,31 +66,13 @@ func namedCalls() []*capability.Call {
 	return calls
 }
 
-// overNamed calls visit for each of these calls, on all processors.
-func overNamed(ctx context.Context, calls []*capability.Call, visit func(i int, c *capability.Call)) error {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(calls) {
-					return
-				}
-				visit(i, calls[i])
-			}
-		})
-	}
-	workers.Wait()
-	return ctx.Err()
-}
-
 // compareNamed finds those of these calls that are answered otherwise.
 func (d *differ) compareNamed(ctx context.Context) error {
 	calls, space := namedCalls(), namedSpace()
 	type pair struct{ before, after answered }
 	pairs := make([]pair, len(calls))
-	err := overNamed(ctx, calls, func(i int, c *capability.Call) {
+	err := inParallel(ctx, len(calls), nil, func(i int) {
+		c := calls[i]
 		before, beforeErr := d.before.Decide(ctx, c)
 		after, afterErr := d.after.Decide(ctx, c)
 		pairs[i] = pair{answered{c, before, beforeErr}, answered{c, after, afterErr}}

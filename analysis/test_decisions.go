@@ -132,7 +132,7 @@ func (s *testSuite) decisions(ctx context.Context, seen *testTracer) (*TestedDec
 	}
 	classes := make([]*DecisionClass, len(calls))
 	engine := s.evaluator.Interpreter()
-	err := inParallel(ctx, len(calls), func(i int) {
+	err := inParallel(ctx, len(calls), nil, func(i int) {
 		if o, err := engine.Decide(ctx, calls[i]); err == nil {
 			class := classOf(calls[i], &o)
 			classes[i] = &class

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,7 +19,7 @@ import (
 type VerifyOptions struct {
 	Native   bool // every answer must be that of the native reference
 	System   string
-	Progress func(done, total int) // called now and then, if it is not nil
+	Progress func(done, total int) // called now and then, one call after the other, if it is not nil; done never falls, nor exceeds total
 }
 
 // A Verification is the invariants held against every answer that policies can
@@ -114,12 +113,24 @@ func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*
 	if opts == nil {
 		opts = &VerifyOptions{}
 	}
-	survey, err := e.Survey(ctx, opts.Progress)
+	m := newMeter(opts.Progress, surveyWeight+verifyWeight)
+	survey, err := e.Survey(ctx, m.phase(surveyWeight))
 	if err != nil {
 		return nil, err
 	}
-	return (&verifier{evaluator: e, survey: survey, answers: survey, named: true, opts: opts}).verify(ctx)
+	return (&verifier{evaluator: e, survey: survey, answers: survey, named: true, opts: opts, meter: m}).verify(ctx)
 }
+
+// What parts of the work take, about: a survey is the most of it, unless an author's
+// invariants look at texts.
+const (
+	surveyWeight        = 12
+	callsWeight         = 4
+	redeclarationWeight = 1
+	skillsWeight        = 1
+	authoredWeight      = 6
+	verifyWeight        = callsWeight + redeclarationWeight + skillsWeight + authoredWeight + skillsWeight
+)
 
 // verify runs all checks.
 func (v *verifier) verify(ctx context.Context) (*Verification, error) {
@@ -146,6 +157,7 @@ type verifier struct {
 	requests  []skill.Request   // the same
 	named     bool              // whether calls with names that grant nothing are looked at: but in tests, they are
 	opts      *VerifyOptions
+	meter     *meter // nil: nobody asks
 	result    *Verification
 }
 
@@ -186,7 +198,7 @@ func (v *verifier) calls(ctx context.Context) error {
 			}
 		}
 	}
-	err := overKinds(ctx, v.kinds, func(n int) {
+	err := overKinds(ctx, v.kinds, v.meter.phase(callsWeight), func(n int) {
 		exact := v.answers.Exact(n)
 		for _, m := range partners(n) {
 			exact = exact && v.answers.Exact(m)
@@ -200,12 +212,15 @@ func (v *verifier) calls(ctx context.Context) error {
 	if err == nil && v.named {
 		calls := namedCalls()
 		v.result.Named = len(calls)
-		err = overNamed(ctx, calls, func(_ int, c *capability.Call) { hold(c) })
+		err = inParallel(ctx, len(calls), nil, func(i int) { hold(calls[i]) })
+	}
+	if err != nil {
+		return err
 	}
 	for i := range checks {
 		v.report(ctx, Invariant{Name: checks[i].name, Title: checks[i].title}, &findings[i])
 	}
-	return err
+	return ctx.Err()
 }
 
 // addCall adds a breach by a call.
@@ -220,38 +235,11 @@ func (f *finding) addCall(problem string, a, against *answered) {
 	})
 }
 
-// overKinds calls visit for the given kinds of call, nil being every one, on all
-// processors.
-func overKinds(ctx context.Context, kinds []int, visit func(n int)) error {
-	const batch = 1024
-	count, kind := evaluator.Cells, func(i int) int { return i }
-	if kinds != nil {
-		count, kind = len(kinds), func(i int) int { return kinds[i] }
-	}
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				start := int(next.Add(batch)) - batch
-				if start >= count {
-					return
-				}
-				for i := start; i < min(start+batch, count) && ctx.Err() == nil; i++ {
-					visit(kind(i))
-				}
-			}
-		})
-	}
-	workers.Wait()
-	return ctx.Err()
-}
-
 // redeclarations holds what each tool requires against what it requires once
 // it is declared anew in any way, everything else in the call being the same.
 func (v *verifier) redeclarations(ctx context.Context) error {
 	var f finding
-	err := overKinds(ctx, v.kinds, func(n int) {
+	err := overKinds(ctx, v.kinds, v.meter.phase(redeclarationWeight), func(n int) {
 		first := evaluator.CellCall(n)
 		if first.Profile != (capability.Profile{Origin: first.Profile.Origin}) {
 			return // each group of profiles is looked at once
@@ -269,8 +257,11 @@ func (v *verifier) redeclarations(ctx context.Context) error {
 			v.redeclare(ctx, c, profiles[:], &f)
 		}
 	})
+	if err != nil {
+		return err
+	}
 	v.report(ctx, Invariant{Name: redeclarationName, Title: redeclarationTitle}, &f)
-	return err
+	return ctx.Err()
 }
 
 func (v *verifier) redeclare(ctx context.Context, c *capability.Call, profiles []capability.Profile, f *finding) {
@@ -322,7 +313,7 @@ func (v *verifier) skills(ctx context.Context) error {
 	}
 	findings := make([]finding, len(checks))
 	requests := v.requests
-	overSkills(ctx, requests, func(i int) {
+	err := inParallel(ctx, len(requests), v.meter.phase(skillsWeight), func(i int) {
 		r := &requests[i]
 		a, err := v.evaluator.Skill(ctx, r)
 		for i := range checks {
@@ -333,29 +324,14 @@ func (v *verifier) skills(ctx context.Context) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
 	v.result.Skills = len(requests)
 	for i := range checks {
 		v.report(ctx, Invariant{Name: checks[i].name, Title: checks[i].title}, &findings[i])
 	}
 	return ctx.Err()
-}
-
-// overSkills calls visit for each request, on all processors.
-func overSkills(ctx context.Context, requests []skill.Request, visit func(i int)) {
-	var next atomic.Int64
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for ctx.Err() == nil {
-				i := int(next.Add(1)) - 1
-				if i >= len(requests) {
-					return
-				}
-				visit(i)
-			}
-		})
-	}
-	workers.Wait()
 }
 
 // Relocate gives each file that is named its place in the file system.

@@ -3,6 +3,7 @@ package analysis
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -480,6 +481,24 @@ decision := {
 			b := broken(t, v, tt.invariant)
 			if b == nil || b.Inputs != tt.inputs || tt.problem != "" && b.Problem != tt.problem || !sameMembers(b.Document, tt.document) {
 				t.Fatalf("%+v, want %d inputs, %q, %s; broken are %v", b, tt.inputs, tt.problem, tt.document, brokenNames(v))
+			}
+		})
+	}
+}
+
+// A phase that is ended tells nothing of what it has seen so far: nobody waits for
+// it.
+func TestVerifyTellsNothingOnceItEnded(t *testing.T) {
+	e := minimal(t, "decision := ok if input.taint == \"x\"\n")
+	for name, phase := range map[string]func(*verifier, context.Context) error{
+		"calls": (*verifier).calls, "redeclarations": (*verifier).redeclarations, "skills": (*verifier).skills,
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			v := &verifier{evaluator: e, survey: &evaluator.Survey{}, answers: asked(e), requests: skillRequests(), opts: &VerifyOptions{}, result: &Verification{}}
+			if err := phase(v, ctx); !errors.Is(err, context.Canceled) || len(v.result.Invariants) > 0 {
+				t.Errorf("%v, %d invariants", err, len(v.result.Invariants))
 			}
 		})
 	}

@@ -265,7 +265,7 @@ func (q *quickLook) again(ctx context.Context, authored *authoredWalk) error {
 	for _, a := range q.calls {
 		calls = append(calls, a)
 	}
-	if err := inParallel(ctx, len(calls), func(i int) { q.authoredCall(authored, &calls[i]) }); err != nil {
+	if err := inParallel(ctx, len(calls), nil, func(i int) { q.authoredCall(authored, &calls[i]) }); err != nil {
 		return err
 	}
 	q.result.Calls = len(calls)
@@ -273,7 +273,7 @@ func (q *quickLook) again(ctx context.Context, authored *authoredWalk) error {
 }
 
 func (q *quickLook) skillsAgain(ctx context.Context, authored *authoredWalk) error {
-	if err := inParallel(ctx, skillKinds, func(i int) {
+	if err := inParallel(ctx, skillKinds, nil, func(i int) {
 		if a, ok := q.skills[i]; ok {
 			q.authoredSkill(authored, skillOfKind(i), a)
 		}

@@ -149,7 +149,7 @@ func (q *quickLook) ask(c *capability.Call) (a answered, ok bool) {
 func (q *quickLook) lookAtCalls(ctx context.Context, calls []*capability.Call, authored *authoredWalk) (int, error) {
 	findings := make([]finding, len(callInvariants))
 	var looked atomic.Int64
-	err := inParallel(ctx, len(calls), func(i int) {
+	err := inParallel(ctx, len(calls), nil, func(i int) {
 		if q.over() {
 			return
 		}
@@ -198,7 +198,7 @@ func (q *quickLook) authoredCall(w *authoredWalk, a *answered) {
 // the call being plain.
 func (q *quickLook) redeclared(ctx context.Context, f *finding) {
 	origins := capability.Origins()
-	_ = inParallel(ctx, len(origins), func(i int) {
+	_ = inParallel(ctx, len(origins), nil, func(i int) {
 		answers := map[capability.Profile]answered{}
 		for n := range 27 {
 			p := capability.Profile{Origin: origins[i], ReadOnly: capability.Hint(n % 3),
@@ -264,7 +264,7 @@ func (q *quickLook) changed(differs bool, ch quickChange, document func() (examp
 // lookAtSkills does the same for skills.
 func (q *quickLook) lookAtSkills(ctx context.Context, authored *authoredWalk) error {
 	findings := make([]finding, len(skillInvariants))
-	err := inParallel(ctx, skillKinds, func(i int) {
+	err := inParallel(ctx, skillKinds, nil, func(i int) {
 		i = i * stride % skillKinds // as far as the time goes, from everywhere
 		if q.over() {
 			return

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// WatchEvents are told what happens, one after the other. Any may be nil.
+// WatchEvents are told what happens, one after the other, by the goroutine of Run.
+// Any may be nil.
 type WatchEvents struct {
 	Round    func(*WatchRound)
 	Whole    func(*WatchWhole)
 	Note     func(text string)     // what else a person should know
-	Progress func(done, total int) // of what is done as a whole; total is 0 when it has ended
+	Progress func(done, total int) // of what is done as a whole, now and then; total is 0 when it has ended
 }
 
 func (e *WatchEvents) note(format string, args ...any) {
@@ -37,8 +38,8 @@ func (w *Watcher) Run(ctx context.Context, events *WatchEvents) error {
 		}
 		return err
 	}
-	job := w.startWhole(ctx, events)
-	defer func() { job.stop() }()
+	job := w.startWhole(ctx)
+	defer func() { job.stop(events) }()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	var gone time.Time // when the directory was first found to be gone; zero: it is there
@@ -48,7 +49,11 @@ func (w *Watcher) Run(ctx context.Context, events *WatchEvents) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case p := <-job.progress:
+			job.tell(p, events)
+			continue
 		case step := <-job.steps:
+			job.told(events)
 			w.conclude(job, step, events)
 			continue
 		case <-tick.C:
@@ -76,7 +81,7 @@ func (w *Watcher) Run(ctx context.Context, events *WatchEvents) error {
 		if now = settle(ctx, w.dir, now); len(changedFiles(w.files, now)) == 0 {
 			continue // it was only put back, or is gone again
 		}
-		job.stop()
+		job.stop(events)
 		if err := w.makeRound(ctx, events); err != nil {
 			job = &wholeJob{}
 			if errors.Is(err, errUnsettled) {
@@ -85,7 +90,7 @@ func (w *Watcher) Run(ctx context.Context, events *WatchEvents) error {
 			continue // if it went away meanwhile, the next look tells
 		}
 		seen = w.files
-		job = w.startWhole(ctx, events)
+		job = w.startWhole(ctx)
 	}
 }
 
@@ -106,13 +111,15 @@ func (w *Watcher) makeRound(ctx context.Context, events *WatchEvents) error {
 
 // A wholeJob is the whole verification of a state, and its whole difference.
 type wholeJob struct {
-	state  *goodState
-	steps  chan *WatchWhole // closed at the end
-	cancel context.CancelFunc
+	state    *goodState
+	steps    chan *WatchWhole // closed at the end
+	progress chan [2]int      // how far a step is: what nobody took yet is replaced
+	telling  bool             // the end of a progress is still to be told
+	cancel   context.CancelFunc
 }
 
 // stop ends a job and waits until it has ended: a round needs the processors.
-func (j *wholeJob) stop() {
+func (j *wholeJob) stop(events *WatchEvents) {
 	if j.cancel == nil {
 		return
 	}
@@ -121,11 +128,41 @@ func (j *wholeJob) stop() {
 		continue
 	}
 	j.cancel = nil
+	j.told(events)
+}
+
+// show leaves how far a step is for Run to tell.
+func (j *wholeJob) show(done, total int) {
+	select {
+	case <-j.progress:
+	default:
+	}
+	j.progress <- [2]int{done, total} // nobody else sends: there is room
+}
+
+// tell tells how far a step is.
+func (j *wholeJob) tell(p [2]int, events *WatchEvents) {
+	if events.Progress != nil {
+		j.telling = true
+		events.Progress(p[0], p[1])
+	}
+}
+
+// told tells the end of a step's progress, if any of it was told.
+func (j *wholeJob) told(events *WatchEvents) {
+	select {
+	case <-j.progress:
+	default:
+	}
+	if j.telling {
+		j.telling = false
+		events.Progress(0, 0)
+	}
 }
 
 // startWhole begins what takes longer than a round, if the last round was good,
 // as far as it was not done for an equal state.
-func (w *Watcher) startWhole(ctx context.Context, events *WatchEvents) *wholeJob {
+func (w *Watcher) startWhole(ctx context.Context) *wholeJob {
 	if w.opts.Quick || w.current == nil || w.current.network {
 		return &wholeJob{}
 	}
@@ -137,17 +174,17 @@ func (w *Watcher) startWhole(ctx context.Context, events *WatchEvents) *wholeJob
 		return &wholeJob{}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	j := &wholeJob{state: state, steps: make(chan *WatchWhole), cancel: cancel}
+	j := &wholeJob{state: state, steps: make(chan *WatchWhole), progress: make(chan [2]int, 1), cancel: cancel}
 	go func() {
 		defer close(j.steps)
 		if !proven {
-			step := wholeVerification(ctx, state, events.Progress)
+			step := wholeVerification(ctx, state, j.show)
 			if !j.send(ctx, step) || !step.OK() {
 				return
 			}
 		}
 		if base != nil {
-			j.send(ctx, wholeDifference(ctx, base, state, events.Progress))
+			j.send(ctx, wholeDifference(ctx, base, state, j.show))
 		}
 	}()
 	return j
@@ -173,7 +210,6 @@ func wholeVerification(ctx context.Context, s *goodState, progress func(done, to
 	if err != nil {
 		step.Problem = err.Error()
 	}
-	ended(progress)
 	step.Verification, step.Time, step.Seconds = v, time.Now(), time.Since(begin).Seconds()
 	return step
 }
@@ -188,15 +224,8 @@ func wholeDifference(ctx context.Context, base, s *goodState, progress func(done
 	if err != nil {
 		step.Problem = err.Error()
 	}
-	ended(progress)
 	step.Difference, step.Time, step.Seconds = d, time.Now(), time.Since(begin).Seconds()
 	return step
-}
-
-func ended(progress func(done, total int)) {
-	if progress != nil {
-		progress(0, 0)
-	}
 }
 
 // sameRules reports whether two states answer the same because they have the

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,61 @@ func TestWatchRun(t *testing.T) {
 		t.Errorf("a directory that is back: %s", note)
 	}
 	w.stop()
+}
+
+// goroutine returns which one it is called by.
+func goroutine() string {
+	text := make([]byte, 64)
+	text = text[:runtime.Stack(text, false)]
+	return strings.Join(strings.Fields(string(text))[:2], " ")
+}
+
+// Whoever is told has no need of a lock: everything is told by one goroutine, the
+// end of a progress too, also where a save cuts it off.
+func TestWatchTellsOneAfterTheOther(t *testing.T) {
+	dir := t.TempDir()
+	checkWrite(t, dir, callRego, denyingCalls)
+	checkWrite(t, dir, skillRego, denyingSkills)
+	if _, err := analysis.Check(t.Context(), dir, &analysis.CheckOptions{Fix: true, Static: true}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := analysis.NewWatcher(dir, &analysis.WatchOptions{Budget: 10 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var by []string // not locked
+	var told []string
+	note := func(what string) {
+		by, told = append(by, goroutine()), append(told, what)
+	}
+	rounds := 0
+	err = w.Run(ctx, &analysis.WatchEvents{
+		Round: func(*analysis.WatchRound) {
+			if note("round"); rounds == 1 {
+				cancel()
+			}
+			rounds++
+		},
+		Progress: func(_, total int) {
+			if total == 0 {
+				note("end")
+				return
+			}
+			if note("progress"); rounds == 1 {
+				checkWrite(t, dir, "gate/more.rego", "package gate.more\n\nx := 1\n")
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told = slices.Compact(told); !slices.Equal(told[:4], []string{"round", "progress", "end", "round"}) {
+		t.Errorf("told: %q", told)
+	}
+	if by = slices.Compact(by); !slices.Equal(by, []string{goroutine()}) {
+		t.Errorf("by %q, want %q alone", by, goroutine())
+	}
 }
 
 // Policies that deny everything: few rules, so that every kind of call is looked

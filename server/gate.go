@@ -1,0 +1,210 @@
+package server
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/bundle"
+	opaserver "github.com/open-policy-agent/opa/v1/server"
+	"github.com/open-policy-agent/opa/v1/storage"
+
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
+)
+
+// policies are one state of OPA's store that decides.
+type policies struct {
+	documents evaluator.Documents
+	bundles   map[string]opaserver.BundleInfo // by name, as decision logs want them
+	revision  string                          // of all bundles, as a header has it
+	since     time.Time
+}
+
+func newPolicies(ctx context.Context, store storage.Store, txn storage.Transaction, e *evaluator.Evaluator) (*policies, error) {
+	names, err := bundle.ReadBundleNamesFromStore(ctx, store, txn)
+	if err != nil && !storage.IsNotFound(err) {
+		return nil, err
+	}
+	p := &policies{documents: evaluator.Documents{Engine: e}, bundles: map[string]opaserver.BundleInfo{}, since: time.Now()}
+	var revisions []string
+	slices.Sort(names)
+	for _, name := range names {
+		revision, err := bundle.ReadBundleRevisionFromStore(ctx, store, txn, name)
+		if err != nil && !storage.IsNotFound(err) {
+			return nil, err
+		}
+		p.bundles[name] = opaserver.BundleInfo{Revision: revision}
+		revisions = append(revisions, headerName(name)+"="+headerText(revision))
+	}
+	p.revision = strings.Join(revisions, ", ")
+	return p, nil
+}
+
+// A gate holds the policies in force, and knows how fresh they are.
+type gate struct {
+	system       string
+	maxStaleness time.Duration // 0: policies never grow stale
+	now          func() time.Time
+	log          func(format string, args ...any) // of what happens to policies
+	complain     func(format string, args ...any) // of what goes wrong with them
+
+	active atomic.Pointer[policies]
+
+	mu        sync.Mutex
+	local     bool              // the policies are not from a bundle that OPA fetches
+	started   time.Time         // what is not refreshed since then
+	refreshes map[string]report // of bundles that OPA fetches, by name
+	refusal   *refusal          // of the last change, if it was refused
+}
+
+// A report is how the fetching of one bundle goes.
+type report struct {
+	Revision  string    `json:"revision,omitempty"`
+	Refreshed time.Time `json:"refreshed,omitzero"` // OPA was last told what is in force
+	Error     string    `json:"error,omitempty"`
+	Failing   time.Time `json:"failing_since,omitzero"`
+}
+
+// A refusal is a change of the store that was not let in.
+type refusal struct {
+	Error string    `json:"error"`
+	At    time.Time `json:"at"`
+}
+
+// activate puts policies in force; nil takes away those that were.
+func (g *gate) activate(p *policies) {
+	before := g.active.Swap(p)
+	g.mu.Lock()
+	g.refusal = nil
+	g.mu.Unlock()
+	switch {
+	case p != nil:
+		g.log("Policies are active: %s", orUnnamed(p.revision))
+	case before != nil:
+		g.complain("No policies are active any more: OPA took them away. Everything is refused until others come.")
+	}
+}
+
+func orUnnamed(revision string) string {
+	if revision == "" {
+		return "no bundle, written through OPA's API"
+	}
+	return revision
+}
+
+// refused keeps why a change was not let in.
+func (g *gate) refused(err error) {
+	g.mu.Lock()
+	g.refusal = &refusal{Error: err.Error(), At: g.now()}
+	g.mu.Unlock()
+	g.complain("A change of the policies is %v", err)
+}
+
+// expect says which bundles OPA fetches. What is known of others is forgotten.
+// Persisted has the times at which bundles on disk were last known to be in
+// force.
+func (g *gate) expect(names []string, persisted map[string]time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.local = false
+	maps.DeleteFunc(g.refreshes, func(name string, _ report) bool { return !slices.Contains(names, name) })
+	for _, name := range names {
+		if _, ok := g.refreshes[name]; !ok {
+			g.refreshes[name] = report{Refreshed: persisted[name]}
+		}
+	}
+}
+
+// refreshed notes how a bundle's request went.
+func (g *gate) refreshed(name, revision, problem string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	r := g.refreshes[name]
+	r.Revision = revision
+	switch {
+	case problem == "":
+		r = report{Revision: revision, Refreshed: g.now()}
+	case r.Error == "":
+		r.Failing = g.now()
+		fallthrough
+	default:
+		r.Error = problem
+	}
+	g.refreshes[name] = r
+}
+
+// stale returns the bundle that was not refreshed for the longest time, if that
+// is more than the operator allows. One that never was counts from the start.
+func (g *gate) stale() (name string, age time.Duration, stale bool) {
+	if g.maxStaleness <= 0 {
+		return "", 0, false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.local {
+		return "", 0, false
+	}
+	now := g.now()
+	for n, r := range g.refreshes {
+		last := r.Refreshed
+		if last.IsZero() {
+			last = g.started
+		}
+		if a := now.Sub(last); a > age {
+			name, age = n, a
+		}
+	}
+	return name, age, age > g.maxStaleness
+}
+
+// probeSkills are requests that new policies must answer.
+func probeSkills() []skill.Request {
+	return []skill.Request{
+		{Skill: "skill", Requested: skill.ReadOnly},
+		{Skill: "skill", Requested: skill.FullAccess, Provenance: skill.Provenance{Signed: true, SignerTrusted: true, Scanned: true}},
+		{Skill: "skill", Requested: skill.SandboxEdit, Approval: skill.Approved},
+		{Skill: "skill", Requested: skill.SandboxEdit, Approval: skill.Rejected, Provenance: skill.Provenance{FailCount: 9}},
+	}
+}
+
+// headerName and headerText write a key and a value of a structured field
+// (RFC 8941); what has no place there is left out.
+func headerName(name string) string {
+	out := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		default:
+			return '_'
+		}
+	}, name)
+	if out == "" || out[0] < 'a' || out[0] > 'z' {
+		out = "b" + out
+	}
+	return out
+}
+
+func headerText(text string) string {
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			out.WriteByte('\\')
+			out.WriteRune(r)
+		case r < ' ' || r > '~':
+			out.WriteByte('?')
+		default:
+			out.WriteRune(r)
+		}
+	}
+	out.WriteByte('"')
+	return out.String()
+}

@@ -124,7 +124,9 @@ func TestRefused(t *testing.T) {
 		{name: "a delta that would erase everything", says: "no policy in package gate", body: tarball(t, map[string]string{
 			"patch.json": `{"data": []}`})},
 		{name: "a bundle past the size limit", says: "size_limit_bytes", set: []string{"bundles.gate.size_limit_bytes=100000"},
-			body: raw(t, "bad", func(f map[string]string) { f["gate/settings/data.json"] = `{"x": "` + strings.Repeat(" ", 1<<20) + `"}` })},
+			body: raw(t, "bad", func(f map[string]string) {
+				f["gate/settings/data.json"] = `{"x": "` + strings.Repeat(" ", 1<<20) + `"}`
+			})},
 		{name: "no signature where one is required", says: "signature",
 			set:  []string{"keys.k.algorithm=HS256", "keys.k.key=secret", "bundles.gate.signing.keyid=k"},
 			body: good},

@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 
 	"analysis": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 
-	"server":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
+	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
 }

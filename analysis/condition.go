@@ -26,7 +26,7 @@ var flags = map[string]flag{
 
 // A vocabulary is how a member with a handful of names for its values is spoken
 // of. A value that has no words of its own is put behind the noun, or in front
-// of it as an adjective.
+// of it as an adjective; without a noun it says enough.
 type vocabulary struct {
 	words     map[string]string
 	noun      string
@@ -38,17 +38,13 @@ var vocabularies = map[string]vocabulary{
 	"tool.name":   {noun: "tool"},
 	"tool.origin": {words: originWords(), noun: "origin"},
 	"grant.base":  {noun: "grant"},
-	"policy.veto": {words: map[string]string{notGiven: "no veto", "none": "no veto", "given": "a veto", "yes": "a veto", "no": "no veto"}, noun: "veto"},
-	"policy.transform.kind": {words: map[string]string{notGiven: "no transform", "none": "no transform",
-		"rewrite": "rewritten arguments", "inject_context": "an injected note"}, noun: "transform"},
-	"policy.transform.note":      {noun: "note"},
-	"policy.transform.arguments": {noun: "arguments"},
-	"skill":                      {noun: "skill"},
+	"policy.veto": {words: map[string]string{notGiven: "no veto", "given": "a veto"}, noun: "veto"},
+	"policy.transform.kind": {words: map[string]string{"none": "no transform", "rewrite": "rewritten arguments",
+		"inject_context": "an injected note"}},
 	"requested":                  {noun: "requested", adjective: true},
-	"approval":                   {words: map[string]string{notGiven: "nobody has ruled on it"}, noun: "approval"},
+	"approval":                   {words: map[string]string{notGiven: "nobody has ruled on it", "approved": "a person approved it", "rejected": "a person rejected it"}},
 	"provenance.source":          {noun: "source"},
 	"provenance.vulnerabilities": {words: map[string]string{"0": "no vulnerabilities"}, noun: "vulnerabilities"},
-	"provenance.success_count":   {noun: "success count"},
 	"provenance.fail_count":      {noun: "fail count"},
 }
 
@@ -65,9 +61,9 @@ func originWords() map[string]string {
 var memberOrder = []string{
 	"taint", "tool.origin", "tool.read_only", "tool.destructive", "tool.open_world", "tool.name", "grant.base",
 	"policy.veto", "policy.requires_human", "policy.sandbox_escalation",
-	"policy.transform.kind", "policy.transform.note", "policy.transform.arguments",
+	"policy.transform.kind",
 	"requested", "provenance.source", "provenance.signed", "provenance.signer_trusted", "provenance.scanned",
-	"provenance.vulnerabilities", "provenance.success_count", "provenance.fail_count", "approval", "skill",
+	"provenance.vulnerabilities", "provenance.fail_count", "approval",
 }
 
 // String returns the condition in words, such as "tainted", "not destructive"
@@ -87,9 +83,9 @@ func (f flag) phrase(values []string) string {
 	parts := make([]string, 0, len(values))
 	for i, value := range values {
 		switch {
-		case value == "yes" || value == "true":
+		case value == "yes":
 			parts = append(parts, f.yes)
-		case value == "no" || value == "false":
+		case value == "no":
 			parts = append(parts, f.no)
 		case value == notGiven && i > 0: // "destructive or not given" says what is not given
 			parts = append(parts, notGiven)
@@ -112,9 +108,7 @@ func (v vocabulary) phrase(c Condition) string {
 		switch word, ok := v.words[value]; {
 		case ok:
 			parts = append(parts, word)
-		case named:
-			parts = append(parts, value)
-		case v.adjective:
+		case named, v.adjective, v.noun == "":
 			parts = append(parts, value)
 		default:
 			parts = append(parts, v.noun+" "+value)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/opa-gate/opa-gate/evaluator"
 )
 
 func TestConditionInWords(t *testing.T) {
@@ -25,14 +27,17 @@ func TestConditionInWords(t *testing.T) {
 		{"tool.destructive", []string{"not given"}, "destructive not given"},
 		{"tool.destructive", []string{"yes", "not given"}, "destructive or not given"},
 		{"tool.read_only", []string{"no", "not given"}, "not read-only or not given"},
-		{"tool.open_world", []string{"false"}, "not open world"},
+		{"tool.open_world", []string{"no"}, "not open world"},
 		{"grant.base", []string{"with arbitrary-egress"}, "grant with arbitrary-egress"},
 		{"grant.base", []string{"without mutate-external"}, "grant without mutate-external"},
 		{"policy.veto", []string{"not given"}, "no veto"},
 		{"policy.veto", []string{`other than "no"`}, `veto other than "no"`},
 		{"policy.requires_human", []string{"yes"}, "a person required"},
 		{"policy.sandbox_escalation", []string{"no"}, "no sandbox escalation"},
-		{"policy.transform.kind", []string{"none", "not given", "rewrite"}, "no transform or rewritten arguments"},
+		{"policy.veto", []string{"given"}, "a veto"},
+		{"policy.transform.kind", []string{"none", "rewrite"}, "no transform or rewritten arguments"},
+		{"policy.transform.kind", []string{`an injected note other than "foo"`}, `an injected note other than "foo"`},
+		{"policy.transform.kind", []string{"none", `an injected note "foo"`}, `no transform or an injected note "foo"`},
 		{"policy.transform.kind", []string{"inject_context"}, "an injected note"},
 		{"tool.name", []string{`"pay"`, `"refund"`}, `tool "pay" or "refund"`},
 		{"tool.name", []string{`other than "pay"`}, `tool other than "pay"`},
@@ -42,13 +47,58 @@ func TestConditionInWords(t *testing.T) {
 		{"provenance.vulnerabilities", []string{"0"}, "no vulnerabilities"},
 		{"provenance.fail_count", []string{"8"}, "fail count 8"},
 		{"approval", []string{"not given"}, "nobody has ruled on it"},
-		{"approval", []string{"rejected"}, "approval rejected"},
+		{"approval", []string{"rejected"}, "a person rejected it"},
+		{"approval", []string{"approved", "rejected"}, "a person approved it or a person rejected it"},
+		{"approval", []string{"not given", "approved"}, "nobody has ruled on it or a person approved it"},
 		{"session.kind", []string{"a", "b"}, "session.kind a or b"},
 		{"session.kind", nil, "session.kind"},
 	}
 	for _, test := range tests {
 		if got := (Condition{test.member, test.values}).String(); got != test.want {
 			t.Errorf("%s %q: %q, want %q", test.member, test.values, got, test.want)
+		}
+	}
+}
+
+// Every value of every space has words, and there are none for what no space has.
+func TestWordsOfTheSpaces(t *testing.T) {
+	known := &evaluator.Survey{Tools: []string{"pay"}, Vetoes: []string{""}, Notes: []string{"foo", "bar"}}
+	spoken := map[string]map[string]bool{}
+	for _, s := range []*space{newCallSpace(&evaluator.Survey{}).space, newCallSpace(known).space, newSkillSpace(), namedSpace()} {
+		for _, d := range s.dims {
+			if spoken[d.member] == nil {
+				spoken[d.member] = map[string]bool{}
+			}
+			for _, value := range d.values {
+				spoken[d.member][value] = true
+				text := Condition{d.member, []string{value}}.String()
+				if strings.Contains(text, d.member+" ") || strings.Contains(text, " an ") || strings.Contains(text, "approval") {
+					t.Errorf("%s %q is put as %q", d.member, value, text)
+				}
+			}
+			if memberRank(d.member) == len(memberOrder) {
+				t.Errorf("%s has no place among the members", d.member)
+			}
+		}
+	}
+	for member := range flags {
+		if !spoken[member]["yes"] || !spoken[member]["no"] {
+			t.Errorf("no space has the flag %s", member)
+		}
+	}
+	for member, v := range vocabularies {
+		for value := range v.words {
+			if !spoken[member][value] {
+				t.Errorf("no space has the value %q of %s", value, member)
+			}
+		}
+		if spoken[member] == nil {
+			t.Errorf("no space has the member %s", member)
+		}
+	}
+	for _, member := range memberOrder {
+		if spoken[member] == nil {
+			t.Errorf("no space has the member %s, which has a place", member)
 		}
 	}
 }

@@ -88,12 +88,10 @@ type differ struct {
 // calls.
 func (d *differ) join() {
 	d.old.Join(d.new)
-	d.result.Incomplete = []evaluator.Blocker{}
-	for _, s := range []*evaluator.Survey{d.old, d.new} {
+	d.result.Incomplete = []Uncovered{}
+	for i, s := range []*evaluator.Survey{d.old, d.new} {
 		for _, b := range s.Incomplete {
-			if !slices.Contains(d.result.Incomplete, b) {
-				d.result.Incomplete = append(d.result.Incomplete, b)
-			}
+			d.result.Incomplete = append(d.result.Incomplete, Uncovered{[]string{"old", "new"}[i], b})
 		}
 	}
 }
@@ -297,13 +295,16 @@ func (d *differ) compareSkills(ctx context.Context, old, new *evaluator.Evaluato
 	return nil
 }
 
+// deployedAt comes before the tier that a skill is deployed at.
+const deployedAt = "deployed at "
+
 // deployment names what happens to a skill.
 func deployment(a skill.Answer, err error) string {
 	switch e := &a.Enforcement; {
 	case err != nil:
 		return "error"
 	case e.Deploy:
-		return "deployed at " + e.EffectiveTier.String()
+		return deployedAt + e.EffectiveTier.String()
 	case e.Blocked:
 		return "blocked"
 	default:

@@ -31,7 +31,28 @@ type Difference struct {
 
 	// Incomplete lists what keeps the comparison of calls from covering every
 	// text: for these it covers the texts that the policies mention.
-	Incomplete []evaluator.Blocker `json:"incomplete"`
+	Incomplete []Uncovered `json:"incomplete"`
+}
+
+// An Uncovered is a use of a text, in one of two policies, for which a comparison
+// does not cover every text.
+type Uncovered struct {
+	Of string `json:"of"` // "old" or "new": the policies that it stands in
+	evaluator.Blocker
+}
+
+// Relocate gives each file that is named its place in the file system: those of
+// the old policies by old, those of the new ones by new.
+func (d *Difference) Relocate(old, new func(file string) string) {
+	for i := range d.Incomplete {
+		switch u := &d.Incomplete[i]; {
+		case u.File == "":
+		case u.Of == "old":
+			u.File = old(u.File)
+		default:
+			u.File = new(u.File)
+		}
+	}
 }
 
 // A Change is a class of inputs whose answer changed in the same way: all

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opa-gate/opa-gate/skill"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -82,7 +83,7 @@ type squareView struct {
 	Before, After []outcomeView
 }
 
-type blockerView struct{ Place, Expression, Why, Cells string }
+type blockerView struct{ Of, Place, Expression, Why, Cells string }
 
 // WriteHTML writes the difference as one page that needs nothing else: no
 // script, no font, no picture, nothing from another address. It is made for
@@ -126,7 +127,7 @@ func (d *Difference) page() *pageView {
 	}
 	for i := range d.Incomplete {
 		b := &d.Incomplete[i]
-		p.Incomplete = append(p.Incomplete, blockerView{show(blockerPlace(b)), show(b.Expression),
+		p.Incomplete = append(p.Incomplete, blockerView{show(b.Of), show(blockerPlace(b)), show(b.Expression),
 			show(b.Why), number(b.Cells, "kind of call", "kinds of call")})
 	}
 	return p
@@ -151,18 +152,19 @@ func (c *Change) view() changeView {
 // reorders what stands beside it. The template keeps it from being markup.
 func show(text string) string { return wire.Printable(shorten(text)) }
 
-// outcomeOf gives an outcome one of four colours: what goes through, what goes
-// through in another form, what waits for a person, what is refused.
+// outcomeOf gives what becomes of a call or a skill one of four colours: what goes
+// through, what goes through in another form or not as far, what waits for a person,
+// what is refused.
 func outcomeOf(name string) outcomeView {
 	class := "other"
 	switch name {
-	case "allow":
+	case "allow", deployedAt + skill.FullAccess.String():
 		class = "go"
-	case "modify", "inject_context", "downgrade":
+	case "modify", "inject_context", deployedAt + skill.SandboxEdit.String(), deployedAt + skill.ReadOnly.String():
 		class = "form"
-	case "escalate":
+	case "escalate", "pending":
 		class = "ask"
-	case "deny", "error":
+	case "deny", "error", "blocked":
 		class = "stop"
 	}
 	return outcomeView{show(name), class}

@@ -111,7 +111,7 @@ func (d *Difference) markdownIncomplete(b *strings.Builder) {
 		if place := blockerPlace(blocker); place != "" {
 			text = markdownCode(place) + ": " + text
 		}
-		b.WriteString("- " + text + "\n")
+		b.WriteString("- " + markdownText(blocker.Of) + ": " + text + "\n")
 	}
 	b.WriteString("\n</details>\n")
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/opa-gate/opa-gate/evaluator"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -65,14 +64,14 @@ func (d *Difference) compared() string {
 }
 
 // blockerPlace is where an expression stands, as compilers write it.
-func blockerPlace(b *evaluator.Blocker) string {
+func blockerPlace(b *Uncovered) string {
 	if b.File == "" {
 		return ""
 	}
 	return fmt.Sprintf("%s:%d:%d", b.File, b.Line, b.Column)
 }
 
-func blockerLine(b *evaluator.Blocker) string {
+func blockerLine(b *Uncovered) string {
 	text := b.Why + " (" + number(b.Cells, "kind of call", "kinds of call") + ")"
 	if b.Expression != "" {
 		text = b.Expression + " " + text
@@ -80,7 +79,7 @@ func blockerLine(b *evaluator.Blocker) string {
 	if place := blockerPlace(b); place != "" {
 		text = place + ": " + text
 	}
-	return text
+	return b.Of + ": " + text
 }
 
 // MarshalJSON writes the difference with empty lists where it has none.
@@ -102,7 +101,7 @@ func (d Difference) MarshalJSON() ([]byte, error) {
 		s.Before, s.After = append([]string{}, s.Before...), append([]string{}, s.After...)
 		out.Matrix[i] = s
 	}
-	out.Incomplete = append([]evaluator.Blocker{}, d.Incomplete...)
+	out.Incomplete = append([]Uncovered{}, d.Incomplete...)
 	return marshalPlainly(out)
 }
 

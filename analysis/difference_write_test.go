@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
 )
 
@@ -28,7 +29,7 @@ func sample() *Difference {
 				Conditions: []Condition{{"tool.origin", []string{"fetcher"}}, {"tool.destructive", []string{"yes"}}, {"taint", []string{"tainted"}}},
 				Example:    json.RawMessage(`{"tool": {"name": "tool", "origin": "fetcher", "destructive": true}, "taint": "tainted"}`),
 				Before:     json.RawMessage(`{"outcome":"escalate","reason":"Check."}`), After: json.RawMessage(`{"outcome":"allow","reason":""}`)},
-			{Kind: "skill", Direction: Narrowing, From: "allow", To: "error", Inputs: 1, Example: json.RawMessage(`{"skill":"skill"}`),
+			{Kind: "skill", Direction: Narrowing, From: "deployed at full_access", To: "error", Inputs: 1, Example: json.RawMessage(`{"skill":"skill"}`),
 				Before: json.RawMessage(`{"outcome":"allow"}`), After: json.RawMessage(`{"error":"call.rego:88: conflict"}`)},
 			{Kind: "call", Direction: Rewording, From: "escalate", To: "escalate", Inputs: 96, Example: json.RawMessage(`{"taint":"clean"}`),
 				Before: json.RawMessage(`{"outcome":"escalate","reason":"Check."}`), After: json.RawMessage(`{"outcome":"escalate","reason":"Ask."}`)},
@@ -39,7 +40,10 @@ func sample() *Difference {
 			{"fetcher", "local-read", "clean", nil, nil, false},
 			{"access-grant", "grant-access", "tainted", []string{"escalate"}, []string{"escalate"}, true},
 		},
-		Incomplete: []evaluator.Blocker{{File: "call.rego", Line: 130, Column: 20, Expression: `startswith(x, "pay_")`, Why: "computes with a text", Cells: 19_620}},
+		Incomplete: []Uncovered{
+			{"old", evaluator.Blocker{File: "call.rego", Line: 130, Column: 20, Expression: `startswith(x, "pay_")`, Why: "computes with a text", Cells: 19_620}},
+			{"new", evaluator.Blocker{File: "call.rego", Line: 130, Column: 20, Expression: `startswith(x, "pay_")`, Why: "computes with a text", Cells: 19_620}},
+		},
 	}
 }
 
@@ -53,7 +57,7 @@ func besieged() *Difference {
 			Conditions: []Condition{{"tool.name", []string{text}}, {text, []string{text}}},
 			Example:    json.RawMessage(`{"tool":{"name":` + string(quoted) + `}}`), Before: answer, After: json.RawMessage(`{"outcome":"escalate"}`)})
 		d.Matrix = append(d.Matrix, Square{text, text, text, []string{text}, []string{"deny"}, true})
-		d.Incomplete = append(d.Incomplete, evaluator.Blocker{File: text, Expression: text, Why: text})
+		d.Incomplete = append(d.Incomplete, Uncovered{"new", evaluator.Blocker{File: text, Expression: text, Why: text}})
 		d.Old += text
 		d.New += text
 	}
@@ -90,7 +94,7 @@ tainted, fetcher, destructive: escalate → allow, 512 inputs
     example   {"tool":{"name":"tool","origin":"fetcher","destructive":true},"taint":"tainted"}
 
 more strict:
-every skill: allow → error, 1 input
+every skill: deployed at full_access → error, 1 input
     example   {"skill":"skill"}
     error     none → call.rego:88: conflict
 
@@ -101,7 +105,8 @@ every call: escalate in other words, 96 inputs
 
 not covered for every text:
 Where a policy does more with a text than to compare it as a whole, this covers the texts that the policies mention and one that they do not.
-call.rego:130:20: startswith(x, "pay_") computes with a text (19,620 kinds of call)
+old: call.rego:130:20: startswith(x, "pay_") computes with a text (19,620 kinds of call)
+new: call.rego:130:20: startswith(x, "pay_") computes with a text (19,620 kinds of call)
 `
 	if got := textOf(t, sample()); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
@@ -133,7 +138,7 @@ func TestMarkdown(t *testing.T) {
 		"\n```json\n{\"tool\":{\"name\":\"tool\",\"origin\":\"fetcher\",\"destructive\":true},\"taint\":\"tainted\"}\n```\n",
 		"| 3 | every call | escalate in other words | 96 |",
 		"- reason: <code>Check&#46;</code> → <code>Ask&#46;</code>\n",
-		"<summary>1 expression is not covered for every text</summary>\n\n- <code>call&#46;rego&#58;130&#58;20</code>: <code>startswith&#40;x, \"pay&#95;\"&#41;</code> computes with a text (19,620 kinds of call)\n",
+		"<summary>2 expressions are not covered for every text</summary>\n\n- old: <code>call&#46;rego&#58;130&#58;20</code>: <code>startswith&#40;x, \"pay&#95;\"&#41;</code> computes with a text (19,620 kinds of call)\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("lacks %q in:\n%s", want, got)
@@ -147,13 +152,18 @@ func TestMarkdownKeepsItsMarkup(t *testing.T) {
 		t.Errorf("%d bytes do not fit a comment", len(got))
 	}
 	fenced := regexp.MustCompile("(?s)\n(`{3,})json\n([^\n]*)\n`{3,}\n")
-	for _, m := range fenced.FindAllStringSubmatch(got, -1) {
+	found := fenced.FindAllStringSubmatch(got, -1)
+	if left := strings.Count(got, "Its document is left out here"); len(found)+left != len(besieged().Changes) {
+		t.Errorf("%d documents and %d left out, want %d", len(found), left, len(besieged().Changes))
+	}
+	for _, m := range found {
 		if strings.Contains(m[2], m[1]) || !json.Valid([]byte(m[2])) {
 			t.Errorf("this ends its own fence, or is no document: %s", m[2])
 		}
 	}
 	rest := fenced.ReplaceAllString(got, "\n")
 	rest = regexp.MustCompile(`</?(code|details|summary)>`).ReplaceAllString(rest, "")
+	rest = regexp.MustCompile(`[a-z]_[a-z]`).ReplaceAllString(rest, "") // within a word it is only that
 	for _, line := range strings.Split(rest, "\n") {
 		if strings.ContainsAny(line, "<>`@~_![]{}\x1b\u202e") || strings.Contains(line, "http:") || strings.Contains(line, "www.") {
 			t.Errorf("markup is left: %q", line)
@@ -183,7 +193,7 @@ func TestMarkdownStaysShortWhateverItIsGiven(t *testing.T) {
 	long := strings.Repeat("<", 10_000)
 	d.Old, d.New = long, long
 	for range 200 {
-		d.Incomplete = append(d.Incomplete, evaluator.Blocker{File: long, Expression: long, Why: long})
+		d.Incomplete = append(d.Incomplete, Uncovered{"new", evaluator.Blocker{File: long, Expression: long, Why: long}})
 	}
 	d.Changes[0].Example = json.RawMessage(`"` + strings.Repeat("x", 100_000) + `"`)
 	d.Changes[0].Conditions = []Condition{{"tool.name", []string{long}}}
@@ -306,5 +316,58 @@ func TestAFailedWriteIsReported(t *testing.T) {
 		if !errors.Is(err, errFullDisk) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// Where a text is not followed is told with the policies that it is in, and where
+// these are.
+func TestUncoveredSaysWhose(t *testing.T) {
+	d := sample()
+	d.Incomplete = append(d.Incomplete, Uncovered{"new", evaluator.Blocker{Why: "changes by itself"}})
+	d.Relocate(func(file string) string { return "was/" + file }, func(file string) string { return "is/" + file })
+	var document struct {
+		Incomplete []map[string]any `json:"incomplete"`
+	}
+	text := written(t, func(b *strings.Builder) error { return d.WriteJSON(b) })
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []map[string]any{{"of": "old", "file": "was/call.rego"}, {"of": "new", "file": "is/call.rego"}, {"of": "new"}} {
+		got := document.Incomplete[i]
+		if got["of"] != want["of"] || got["file"] != want["file"] || got["why"] == nil {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+	for format, got := range map[string]string{"text": textOf(t, d), "Markdown": html.UnescapeString(markdownOf(t, d)), "HTML": htmlOf(t, d)} {
+		for of, file := range map[string]string{"old": "was/call.rego:130:20", "new": "is/call.rego:130:20"} {
+			if !regexp.MustCompile(of + `: (<code[a-z="\s]*>)?` + file).MatchString(got) {
+				t.Errorf("%s does not say that %s is of the %s policies:\n%s", format, file, of, got)
+			}
+		}
+	}
+}
+
+// Every outcome of a call and of a skill has a colour.
+func TestOutcomeColours(t *testing.T) {
+	outcomes := map[string]bool{"error": true}
+	for _, k := range []capability.Kind{capability.Allow, capability.Modify, capability.Inject, capability.Escalate, capability.Deny} {
+		outcomes[k.String()] = true
+	}
+	for _, r := range skillRequests() {
+		outcomes[deployment(r.Decide(), nil)] = true
+	}
+	if len(outcomes) < 6+5 { // three tiers, pending, blocked
+		t.Fatalf("outcomes are %v", outcomes)
+	}
+	classes := map[string]bool{}
+	for outcome := range outcomes {
+		class := outcomeOf(outcome).Class
+		classes[class] = true
+		if !strings.Contains(differenceStyle, ".outcome."+class+" ") || strings.Count(differenceStyle, "--"+class+": ") != 2 {
+			t.Errorf("%s is of class %s, which has no colours for light and dark", outcome, class)
+		}
+	}
+	if len(classes) != 4 {
+		t.Errorf("classes are %v", classes)
 	}
 }

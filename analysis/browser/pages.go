@@ -81,7 +81,7 @@ func typical() *analysis.Difference {
 			`{"outcome":"escalate","reason":"Confirm whom \"tool\" lets in."}`,
 			"tool.origin", "access-grant"),
 	}
-	skill := change(analysis.Narrowing, "downgrade", "deny", 240,
+	skill := change(analysis.Narrowing, "deployed at read_only", "blocked", 240,
 		`{"skill":"skill","requested":"full_access","provenance":{"scanned":true}}`,
 		`{"trust":"community","ceiling":"read_only","outcome":"downgrade","enforcement":{"deploy":true}}`,
 		`{"trust":"untrusted","ceiling":null,"outcome":"deny","enforcement":{"deploy":false}}`,
@@ -101,8 +101,8 @@ func typical() *analysis.Difference {
 			s.Changed, s.After = true, []string{"allow"}
 		}
 	}
-	d.Incomplete = []evaluator.Blocker{{File: "policies/gate/call/call.rego", Line: 130, Column: 20,
-		Expression: `startswith(input.tool.name, "pay_")`, Why: "computes with a text", PerTool: true, Cells: 19_620}}
+	d.Incomplete = []analysis.Uncovered{{Of: "new", Blocker: evaluator.Blocker{File: "policies/gate/call/call.rego", Line: 130, Column: 20,
+		Expression: `startswith(input.tool.name, "pay_")`, Why: "computes with a text", PerTool: true, Cells: 19_620}}}
 	return d
 }
 
@@ -132,7 +132,7 @@ func hostile() *analysis.Difference {
 			`{"outcome":"escalate","reason":`+string(quoted)+`}`, `{"outcome":"allow","reason":""}`, "tool.name", text, text, text)
 		d.Changes = append(d.Changes, c)
 		d.Matrix = append(d.Matrix, analysis.Square{Origin: text, Capability: text, Taint: "clean", Before: []string{text}, After: []string{"deny"}, Changed: true})
-		d.Incomplete = append(d.Incomplete, evaluator.Blocker{File: text, Expression: text, Why: text})
+		d.Incomplete = append(d.Incomplete, analysis.Uncovered{Of: "old", Blocker: evaluator.Blocker{File: text, Expression: text, Why: text}})
 		d.Old, d.New = d.Old+text, d.New+text
 	}
 	return d

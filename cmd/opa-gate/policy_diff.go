@@ -95,7 +95,18 @@ func diff(ctx context.Context, stderr io.Writer, old, new string) (*analysis.Dif
 	p := newProgress(stderr)
 	d, err := analysis.Diff(ctx, policies[0], policies[1], &analysis.DiffOptions{Old: old, New: new, Progress: p.show})
 	p.end()
+	if err == nil {
+		d.Relocate(placeIn(old), placeIn(new))
+	}
 	return d, err
+}
+
+// placeIn gives a file of policies its place, as their name does.
+func placeIn(name string) func(file string) string {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return func(file string) string { return inDirectory(name, file) }
+	}
+	return func(file string) string { return name + "/" + file }
 }
 
 // builtin is the name of the built-in policies.

@@ -219,9 +219,7 @@ func (v *watchView) whole(w *analysis.WatchWhole) {
 		w.Verification.Relocate(place)
 	}
 	if d := w.Difference; d != nil {
-		for i := range d.Incomplete {
-			d.Incomplete[i].File = place(d.Incomplete[i].File)
-		}
+		d.Relocate(place, place)
 	}
 	v.write("whole", w, func(p *printer) { printWhole(p, w) })
 }

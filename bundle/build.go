@@ -55,6 +55,9 @@ func ParseTarget(name string) (Target, error) {
 	return 0, fmt.Errorf("%w: there is no target %q, expected %s", ErrOptions, name, strings.Join(targetNames, ", "))
 }
 
+// metadataKey is the member of the manifest's metadata that is ours.
+const metadataKey = "opa_gate"
+
 // Entrypoints returns the rules that every bundle answers, as OPA names them.
 func Entrypoints() []string { return []string{"gate/call/decision", "gate/skill/decision"} }
 
@@ -104,11 +107,15 @@ func Build(ctx context.Context, opts *BuildOptions) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b, err = compiled(ctx, b, opts); err != nil {
+	entrypoints, err := entrypointsOf(b)
+	if err != nil {
 		return nil, err
 	}
-	b.Manifest.Metadata = map[string]any{"opa_gate": map[string]any{
-		"target": opts.Target.String(), "optimize": opts.Optimize, "entrypoints": Entrypoints()}}
+	if b, err = compiled(ctx, b, entrypoints, opts); err != nil {
+		return nil, err
+	}
+	b.Manifest.Metadata = map[string]any{metadataKey: map[string]any{
+		"target": opts.Target.String(), "optimize": opts.Optimize, "entrypoints": entrypoints}}
 	b.Manifest.Revision = opts.Revision
 	if b.Manifest.Revision == "" {
 		if b.Manifest.Revision, err = revisionOf(b); err != nil {
@@ -119,7 +126,11 @@ func Build(ctx context.Context, opts *BuildOptions) (*Built, error) {
 	if err := bundle.NewWriter(&out).Write(*b); err != nil {
 		return nil, fmt.Errorf("write the bundle: %w", err)
 	}
-	return finish(out.Bytes(), b, opts)
+	built := &Built{Revision: b.Manifest.Revision, Roots: *b.Manifest.Roots, Target: opts.Target, Entrypoints: entrypoints}
+	if err := built.finish(out.Bytes(), opts.Signing); err != nil {
+		return nil, err
+	}
+	return built, nil
 }
 
 // read returns the policies as a bundle that nothing was done to yet.
@@ -239,29 +250,6 @@ func rootsOf(b *bundle.Bundle) ([]string, error) {
 	return slices.Sorted(maps.Keys(tops)), nil
 }
 
-// compiled has OPA compile a bundle for the target.
-func compiled(ctx context.Context, b *bundle.Bundle, opts *BuildOptions) (*bundle.Bundle, error) {
-	roots := *b.Manifest.Roots
-	c := compile.New().
-		WithBundle(b).
-		WithTarget(opts.Target.String()).
-		WithOptimizationLevel(opts.Optimize).
-		WithEntrypoints(Entrypoints()...).
-		WithRegoAnnotationEntrypoints(true).
-		// What the optimizer makes up stands in a package of ours. Its own would be
-		// one more root, which two bundles would both own.
-		WithPartialNamespace("gate").
-		WithRegoVersion(ast.RegoV1)
-	var err error
-	evaluator.WhileCompiling(func() { err = c.Build(ctx) })
-	if err != nil {
-		return nil, fmt.Errorf("build for the target %v: %w", opts.Target, err)
-	}
-	b = c.Bundle()
-	b.Manifest.Roots = &roots
-	return b, nil
-}
-
 // revisionOf returns a revision that says what the bundle holds.
 func revisionOf(b *bundle.Bundle) (string, error) {
 	h := sha256.New()
@@ -286,24 +274,22 @@ func revisionOf(b *bundle.Bundle) (string, error) {
 }
 
 // finish signs what was written if that is asked for.
-func finish(text []byte, b *bundle.Bundle, opts *BuildOptions) (*Built, error) {
-	if opts.Signing != nil {
-		var err error
-		if text, err = Sign(text, opts.Signing); err != nil {
-			return nil, err
+func (b *Built) finish(text []byte, key *SigningKey) (err error) {
+	if key != nil {
+		if text, err = Sign(text, key); err != nil {
+			return err
 		}
 	}
 	files, err := unpack(text)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	built := &Built{Bytes: text, Revision: b.Manifest.Revision, Roots: *b.Manifest.Roots,
-		Digest: digestOf(text), Target: opts.Target, Entrypoints: Entrypoints()}
 	for _, f := range files {
-		built.Files = append(built.Files, f.name)
+		b.Files = append(b.Files, f.name)
 	}
-	slices.Sort(built.Files)
-	return built, nil
+	slices.Sort(b.Files)
+	b.Bytes, b.Digest = text, digestOf(text)
+	return nil
 }
 
 func digestOf(text []byte) string {

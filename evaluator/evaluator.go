@@ -23,12 +23,13 @@ type Engine interface {
 	Skill(ctx context.Context, r *skill.Request) (skill.Answer, error)
 }
 
-// Options say which policies an [Evaluator] uses. Of Dir, FS, Bundle and Store
-// at most one is given; with none, it is the embedded policies.
+// Options say which policies an [Evaluator] uses. Of Dir, FS, Bundle, Packed and
+// Store at most one is given; with none, it is the embedded policies.
 type Options struct {
 	Dir    string  // a directory of policies
 	FS     fs.FS   // a tree of policies
 	Bundle string  // an OPA bundle file; its signature is not looked at
+	Packed []byte  // the bytes of such a file
 	Store  *Stored // what an OPA has in its store
 	System string  // what sentences for a person call this system; "" leaves it to the policies
 }
@@ -61,7 +62,7 @@ func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 	if opts == nil {
 		opts = &Options{}
 	}
-	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" && opts.Store == nil {
+	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" && opts.Packed == nil && opts.Store == nil {
 		return newEmbedded(ctx, opts.System)
 	}
 	src, err := load(ctx, opts)

@@ -33,18 +33,28 @@ type source struct {
 // load reads the policies that opts name.
 func load(ctx context.Context, opts *Options) (*source, error) {
 	given := 0
-	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != "", opts.Store != nil} {
+	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != "", opts.Packed != nil, opts.Store != nil} {
 		if set {
 			given++
 		}
 	}
 	switch {
 	case given > 1:
-		return nil, errors.New("give one of Dir, FS, Bundle and Store")
+		return nil, errors.New("give one of Dir, FS, Bundle, Packed and Store")
 	case opts.Store != nil:
 		return opts.Store.load(ctx)
 	case opts.Bundle != "":
-		return loadBundle(opts.Bundle)
+		text, err := os.ReadFile(opts.Bundle)
+		if err != nil {
+			return nil, err
+		}
+		s, err := loadBundle(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", opts.Bundle, err)
+		}
+		return s, nil
+	case opts.Packed != nil:
+		return loadBundle(opts.Packed)
 	case opts.Dir != "":
 		info, err := os.Stat(opts.Dir)
 		if err != nil {
@@ -203,16 +213,12 @@ func readPolicy(fsys fs.FS, name string) ([]byte, error) {
 	return fs.ReadFile(fsys, name)
 }
 
-// loadBundle reads a bundle file. Tests in it are left out.
-func loadBundle(file string) (*source, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
+// loadBundle reads a bundle. Tests in it are left out.
+func loadBundle(text []byte) (*source, error) {
 	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).
 		WithProcessAnnotations(true).WithSizeLimitBytes(maxPolicyFile).Read()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
+		return nil, err
 	}
 	s := &source{modules: map[string]*ast.Module{}, data: b.Data}
 	if s.data == nil {
@@ -224,7 +230,7 @@ func loadBundle(file string) (*source, error) {
 		}
 	}
 	if len(s.modules) == 0 {
-		return nil, fmt.Errorf("%s: there is no .rego file (tests do not count)", file)
+		return nil, errors.New("there is no .rego file (tests do not count)")
 	}
 	return s, nil
 }

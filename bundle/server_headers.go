@@ -96,7 +96,7 @@ func parsePrefer(lines []string) preference {
 		within := false // behind modes=, where a name alone is one more mode
 		for _, part := range strings.FieldsFunc(line, func(r rune) bool { return r == ';' || r == ',' }) {
 			name, value, given := strings.Cut(strings.Trim(part, " \t"), "=")
-			name = strings.ToLower(strings.TrimRight(name, " \t"))
+			name = strings.ToLower(strings.Trim(name, " \t\""))
 			value = strings.Trim(value, " \t\"")
 			switch {
 			case !given:

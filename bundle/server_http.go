@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/opa-gate/opa-gate/wire"
 )
 
 // mediaType is how OPA knows a server that holds requests. Anything else, a
@@ -239,16 +241,17 @@ func (a *answer) deadlines(bytes int) {
 
 const maxLogged = 256
 
-// bounded is the beginning of a text that a client chose.
+// bounded is the beginning of a text that a client chose, with whatever could act
+// on a terminal escaped.
 func bounded(text string) string {
 	if len(text) <= maxLogged {
-		return text
+		return wire.Printable(text)
 	}
 	cut := maxLogged
 	for cut > 0 && !utf8.RuneStart(text[cut]) {
 		cut--
 	}
-	return text[:cut] + "…"
+	return wire.Printable(text[:cut]) + "…"
 }
 
 // record writes the line of one request, and counts it. Neither headers nor what

@@ -41,7 +41,7 @@ func (s *Server) keep(ctx context.Context, b *shelf) {
 	defer rescan.Stop()
 	settled := time.NewTimer(time.Hour)
 	settled.Stop()
-	s.refresh(ctx, b) // what was changed before anybody watched
+	s.refresh(ctx, b)   // what was changed before anybody watched
 	var first time.Time // of the changes that were not looked at yet
 	for {
 		select {

@@ -50,7 +50,7 @@ const (
 	CodeLoad             Code = "load"                      // the program cannot use them for another reason
 	CodeNoEntrypoint     Code = "no-entrypoint"             // there is no rule that decides calls, or skills
 	CodeEntrypointMark   Code = "unmarked-entrypoint"       // a decision that METADATA does not call an entrypoint
-	CodeNotADecision     Code = "not-a-decision"            // an answer that has not the shape of one
+	CodeNotADecision     Code = "not-a-decision"            // an answer that does not have the shape of one
 	CodeNoAnswer         Code = "no-answer"                 // a document to which there is no answer
 	CodeConflict         Code = "conflict"                  // two rules that give one document two answers
 	CodeEvaluation       Code = "evaluation"                // a document on which the evaluation fails
@@ -96,29 +96,30 @@ type checker struct {
 // are looked at only if the policies can be loaded.
 //
 // An error means that dir could not be read, that the options are wrong, or
-// that ctx ended. Nobody else in the program may change the files meanwhile.
+// that ctx ended. The result is there all the same, with the files that were
+// rewritten until then. Nobody else in the program may change the files meanwhile.
 func Check(ctx context.Context, dir string, opts *CheckOptions) (*CheckResult, error) {
 	if opts == nil {
 		opts = &CheckOptions{}
 	}
+	result := &CheckResult{}
 	if err := checkAllowed(opts.Allow); err != nil {
-		return nil, err
+		return result, err
 	}
 	files, err := readCheckFiles(dir)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	c := &checker{dir: dir, allow: opts.Allow, files: files, seen: map[Finding]bool{}}
-	result := &CheckResult{}
 	result.Fixed, err = c.checkFormat(opts.Fix)
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	c.checkSyntax()
 	c.checkData()
 	compiler, err := c.checkCompile()
 	if err != nil {
-		return nil, err
+		return result, err
 	}
 	c.checkEntrypoints()
 	if compiler != nil {
@@ -131,7 +132,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (*CheckResult, e
 		}
 		if compiler.whole && !opts.Static {
 			if err := c.checkAnswers(ctx, uses); err != nil {
-				return nil, err
+				return result, err
 			}
 		}
 	}

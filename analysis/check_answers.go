@@ -18,6 +18,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/skill"
 )
 
 const (
@@ -84,27 +85,30 @@ type answerChecker struct {
 
 // An answerProblem is what is wrong with some answers.
 type answerProblem struct {
-	rule     string // that was asked
-	err      error
-	document []byte // the first that shows it, as policies see it
-	shown    []byte // the same, as short as it can be written
-	count    int
+	rule  string // that was asked
+	err   error
+	shown []byte // the first document that shows it, as short as it can be written
+	count int
+
+	call    *capability.Call // the same; both are nil of a document that breaks the schema
+	request *skill.Request
 }
 
 // note records what is wrong with the answer to one document.
-func (a *answerChecker) note(rule string, err error, document, shown []byte) {
-	key := rule + " " + err.Error()
+func (a *answerChecker) note(found answerProblem) {
+	key := found.rule + " " + found.err.Error()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p := a.problems[key]
 	if p == nil {
-		p = &answerProblem{rule: rule, err: err, document: document, shown: shown}
+		p = &found
 		a.problems[key] = p
 	}
-	p.count++
-	if cmp.Or(cmp.Compare(len(shown), len(p.shown)), bytes.Compare(shown, p.shown)) < 0 { // the same one in every run
-		p.document, p.shown = document, shown
+	count := p.count + 1
+	if cmp.Or(cmp.Compare(len(found.shown), len(p.shown)), bytes.Compare(found.shown, p.shown)) < 0 { // the same one in every run
+		*p = found
 	}
+	p.count = count
 }
 
 func (a *answerChecker) calls(ctx context.Context) error {
@@ -123,7 +127,7 @@ func (a *answerChecker) calls(ctx context.Context) error {
 	a.asked[decisionRules[0]] = len(calls)
 	return inParallel(ctx, len(calls), nil, func(i int) {
 		if _, err := engine.Decide(ctx, calls[i]); err != nil && ctx.Err() == nil {
-			a.note(decisionRules[0], err, wireCall(calls[i], false), wireCall(calls[i], true))
+			a.note(answerProblem{rule: decisionRules[0], err: err, shown: wireCall(calls[i], true), call: calls[i]})
 		}
 	})
 }
@@ -169,8 +173,7 @@ func (a *answerChecker) skills(ctx context.Context) error {
 	return inParallel(ctx, skillKinds, nil, func(i int) {
 		r := skillOfKind(i)
 		if _, err := a.evaluator.Skill(ctx, r); err != nil && ctx.Err() == nil {
-			document := wireSkill(r)
-			a.note(decisionRules[1], err, document, document)
+			a.note(answerProblem{rule: decisionRules[1], err: err, shown: wireSkill(r), request: r})
 		}
 	})
 }
@@ -204,7 +207,7 @@ func (e errBroken) Error() string { return string(e) }
 func (a *answerChecker) broken(ctx context.Context) error {
 	for _, rule := range decisionRules {
 		for _, document := range brokenDocuments[rule] {
-			value, err := a.evaluate(ctx, rule, []byte(document), nil)
+			value, err := a.evaluate(ctx, rule, []byte(document))
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -218,7 +221,7 @@ func (a *answerChecker) broken(ctx context.Context) error {
 				problem = fmt.Sprintf("is answered with %v", answer["outcome"])
 			}
 			if problem != "" {
-				a.note(rule, errBroken(problem), []byte(document), []byte(document))
+				a.note(answerProblem{rule: rule, err: errBroken(problem), shown: []byte(document)})
 			}
 		}
 	}
@@ -226,7 +229,7 @@ func (a *answerChecker) broken(ctx context.Context) error {
 }
 
 // evaluate has OPA answer one document; nil means that it is undefined.
-func (a *answerChecker) evaluate(ctx context.Context, rule string, document []byte, tracer topdown.QueryTracer) (any, error) {
+func (a *answerChecker) evaluate(ctx context.Context, rule string, document []byte) (any, error) {
 	input, err := ast.ValueFromReader(bytes.NewReader(document))
 	if err != nil {
 		return nil, err
@@ -239,11 +242,7 @@ func (a *answerChecker) evaluate(ctx context.Context, rule string, document []by
 	if err != nil {
 		return nil, err
 	}
-	options := []rego.EvalOption{rego.EvalParsedInput(input)}
-	if tracer != nil {
-		options = append(options, rego.EvalQueryTracer(tracer))
-	}
-	results, err := q.Eval(ctx, options...)
+	results, err := q.Eval(ctx, rego.EvalParsedInput(input))
 	if err != nil || len(results) == 0 {
 		return nil, err
 	}
@@ -279,7 +278,7 @@ func (a *answerChecker) report(ctx context.Context) {
 			if answer.Pointer != "" {
 				where += " at " + answer.Pointer
 			}
-			a.add(at, SeverityError, CodeNotADecision, "%s has not the shape of a decision: %s, %s", where, answer.Problem, example)
+			a.add(at, SeverityError, CodeNotADecision, "%s does not have the shape of a decision: %s, %s", where, answer.Problem, example)
 		case errors.As(p.err, &broken):
 			a.add(at, SeverityError, CodeBrokenDocument,
 				"a document that breaks the schema must be denied on any OPA, and %s %s; data.gate.wire has the rules that find such documents", shortJSON(p.shown), broken)
@@ -291,44 +290,33 @@ func (a *answerChecker) report(ctx context.Context) {
 	}
 }
 
-// conflict evaluates the document again to see which rules were at odds.
+// conflict tells which rules are at odds over a document.
 func (a *answerChecker) conflict(ctx context.Context, p *answerProblem, at *ast.Location, e *topdown.Error, example string) {
-	seen := &exitTracer{}
-	_, _ = a.evaluate(ctx, p.rule, p.document, seen)
-	var second *ast.Rule
-	var others []*ast.Rule
-	for _, rule := range slices.Backward(seen.rules) {
-		switch {
-		case second == nil && rule.Location.Row == at.Row && rule.Location.File == at.File:
-			second = rule
-		case second != nil && rule.Ref().Equal(second.Ref()) && rule != second && !slices.Contains(others, rule):
-			others = append(others, rule)
-		}
+	var err error
+	switch {
+	case p.call != nil:
+		_, err = explainTrace(ctx, a.evaluator, p.call)
+	case p.request != nil:
+		_, err = explainSkillTrace(ctx, a.evaluator, p.request)
 	}
-	if second == nil || len(others) == 0 {
+	var conflict *ConflictError
+	if !errors.As(err, &conflict) {
 		a.add(at, SeverityError, CodeConflict, "%s, %s", e.Message, example)
 		return
 	}
-	slices.SortFunc(others, func(x, y *ast.Rule) int {
-		return cmp.Or(cmp.Compare(x.Location.File, y.Location.File), cmp.Compare(x.Location.Row, y.Location.Row))
-	})
-	other := fmt.Sprintf("the one at line %d", others[0].Location.Row)
-	if others[0].Location.File != at.File {
-		other += " of " + others[0].Location.File
+	here, other := conflict.Rules[0], conflict.Rules[1]
+	if other.File == at.File && other.Line == at.Row {
+		here, other = other, here
 	}
-	a.add(at, SeverityError, CodeConflict, "%s has two values: this rule and %s both apply, %s; make one of them an else of the other, or exclude its case",
-		second.Ref(), other, example)
-}
-
-// An exitTracer keeps the rules that applied, in order.
-type exitTracer struct{ rules []*ast.Rule }
-
-func (*exitTracer) Enabled() bool               { return true }
-func (*exitTracer) Config() topdown.TraceConfig { return topdown.TraceConfig{} }
-func (t *exitTracer) TraceEvent(e topdown.Event) {
-	if rule, ok := e.Node.(*ast.Rule); ok && e.Op == topdown.ExitOp {
-		t.rules = append(t.rules, rule)
+	place := fmt.Sprintf("the one at line %d", other.Line)
+	if other.File != here.File {
+		place += " of " + other.File
 	}
+	if here.File != at.File || here.Line != at.Row {
+		at = &ast.Location{File: here.File, Row: here.Line, Col: 1}
+	}
+	a.add(at, SeverityError, CodeConflict,
+		"%s has two values: this rule and %s both apply, %s; make one of them an else of the other, or exclude its case", here.Rule, place, example)
 }
 
 // shortJSON writes a document on one line, cut where it gets too long to read.

@@ -37,7 +37,7 @@ type compilation struct {
 // wrong are taken out, and the rest is compiled again.
 func (c *checker) checkCompile() (*compilation, error) {
 	whole := !slices.ContainsFunc(c.files, func(f *checkFile) bool { return f.rego() && f.module == nil })
-	modules := c.modules(true)
+	modules := c.modules()
 	names := c.declared(modules)
 	done := &compilation{whole: whole, removed: map[string]bool{}}
 	for round := 0; ; round++ {

@@ -92,11 +92,11 @@ func (f *checkFile) parse() {
 // start is where a finding about a whole file is.
 func (f *checkFile) start() *ast.Location { return &ast.Location{File: f.name, Row: 1, Col: 1} }
 
-// modules returns the files that are Rego, by name.
-func (c *checker) modules(tests bool) map[string]*ast.Module {
+// modules returns the files that are Rego, tests too, by name.
+func (c *checker) modules() map[string]*ast.Module {
 	modules := map[string]*ast.Module{}
 	for _, f := range c.files {
-		if f.module != nil && (tests || !isTestFile(f.name)) {
+		if f.module != nil {
 			modules[f.name] = f.module
 		}
 	}
@@ -124,7 +124,7 @@ func (c *checker) checkFormat(fix bool) (fixed []string, err error) {
 		default:
 			line := firstDifference(f.text, want)
 			c.add(&ast.Location{File: f.name, Row: line, Col: 1}, SeverityError, CodeUnformatted,
-				"it is not formatted from this line on; --fix rewrites it")
+				"it is not formatted from this line on, which a fix mends")
 		}
 	}
 	return fixed, nil
@@ -218,7 +218,7 @@ func (c *checker) checkData() {
 			continue
 		}
 		if at := mergeData(c.data, object, ""); at != "" {
-			c.add(f.start(), SeverityError, CodeData, "data at %s stands in another file too", at)
+			c.add(f.start(), SeverityError, CodeData, "data at %s is also set in another file", at)
 		}
 	}
 	mergeData(c.data, map[string]any{"gate": map[string]any{

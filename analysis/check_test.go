@@ -1,6 +1,8 @@
 package analysis_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,7 +95,7 @@ var checkFindings = map[string]struct {
 		"", analysis.SeverityError, analysis.CodeSyntax, "unexpected"},
 	"broken data": {"gate/settings/data.json", "{", "{{", "", analysis.SeverityError, analysis.CodeData, "it cannot be read"},
 	"not formatted": {taintRego, `revoked := 0 if input.taint == "clean"`, `revoked  :=  0 if input.taint == "clean"`,
-		"revoked  :=", analysis.SeverityError, analysis.CodeUnformatted, "--fix rewrites it"},
+		"revoked  :=", analysis.SeverityError, analysis.CodeUnformatted, "which a fix mends"},
 	"misspelt input": {callRego, "is_string(input.policy.veto)", "is_string(input.policy.vetto)",
 		"vetto", analysis.SeverityError, analysis.CodeUnknownInput, `there is no input.policy.vetto; did you mean "veto"?`},
 	"misspelt rule of another package": {callRego, "count(grant.unknown) > 0", "count(grant.unkown) > 0",
@@ -150,9 +152,9 @@ var checkFindings = map[string]struct {
 	"a clock": {callRego, "asks_for_person if input.policy.requires_human == true", "asks_for_person if time.now_ns() > 5",
 		"time.now_ns", analysis.SeverityError, analysis.CodeNondeterministic, "data.gate.call.decision depends on it"},
 	"the network": {callRego, "asks_for_person if input.policy.requires_human == true", `asks_for_person if http.send({"method": "get", "url": "http://localhost:1"}).status_code == 200`,
-		"http.send", analysis.SeverityError, analysis.CodeNetwork, "--allow http.send"},
+		"http.send", analysis.SeverityError, analysis.CodeNetwork, "or allow http.send"},
 	"the network in a test": {"gate/taint/taint_test.rego", "test_clean_revokes_nothing if {", "test_clean_revokes_nothing if {\n\tcount(net.lookup_ip_addr(\"localhost\")) > 0",
-		"net.lookup_ip_addr", analysis.SeverityError, analysis.CodeNetwork, "--allow net.lookup_ip_addr"},
+		"net.lookup_ip_addr", analysis.SeverityError, analysis.CodeNetwork, "or allow net.lookup_ip_addr"},
 	"a rule for nobody": {taintRego, "# METADATA\n# title: The mask that the call is granted", "idle := 1\n\n# METADATA\n# title: The mask that the call is granted",
 		"idle", analysis.SeverityWarning, analysis.CodeUnusedRule, "nothing uses data.gate.taint.idle"},
 	"a rule for a test": {"gate/invariants/invariants_test.rego", "invariants.breach == set() with input as answered(\"fetcher\", \"allow\")", "invariants.breach == set() with input as answered(\"fetcher\", \"allow\")\n\tdata.gate.settings.idle == 1",
@@ -282,6 +284,81 @@ func TestCheckFixes(t *testing.T) {
 	}
 }
 
+// What was rewritten is told also if an error follows.
+func TestCheckTellsWhatItFixedBeforeAnError(t *testing.T) {
+	tests := map[string]func(t *testing.T, dir string) (context.Context, []string){
+		"interrupted": func(t *testing.T, dir string) (context.Context, []string) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			return ctx, []string{callRego, taintRego}
+		},
+		"a file that cannot be replaced": func(t *testing.T, dir string) (context.Context, []string) {
+			away := filepath.Join(dir, filepath.FromSlash(taintRego))
+			outside := filepath.Join(t.TempDir(), "deep", "taint.rego")
+			if err := os.Mkdir(filepath.Dir(outside), 0o777); err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Rename(away, outside), os.Symlink(outside, away), os.Chmod(filepath.Dir(outside), 0o555)); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = os.Chmod(filepath.Dir(outside), 0o777) })
+			if f, err := os.CreateTemp(filepath.Dir(outside), ""); err == nil {
+				_ = f.Close()
+				t.Skip("nothing is forbidden to this user")
+			}
+			return t.Context(), []string{callRego}
+		},
+	}
+	for name, prepare := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := initCopy(t)
+			checkEdit(t, dir, callRego, "asks_for_person if input.policy.requires_human == true", "asks_for_person if  input.policy.requires_human == true")
+			checkEdit(t, dir, taintRego, `revoked := 0 if input.taint == "clean"`, `revoked  :=  0 if input.taint == "clean"`)
+			ctx, want := prepare(t, dir)
+			r, err := analysis.Check(ctx, dir, &analysis.CheckOptions{Fix: true})
+			if err == nil || r == nil || !slices.Equal(r.Fixed, want) {
+				t.Errorf("got %+v, error %v; want that %q were rewritten, and an error", r, err, want)
+			}
+		})
+	}
+}
+
+// Rules that are at odds are named, wherever they stand, whatever they decide.
+func TestCheckNamesConflictingRules(t *testing.T) {
+	tests := map[string]struct {
+		call, skill string
+		at          int
+		want        string
+	}{
+		"of calls": {call: "decision := " + checkClosed + "\n\ndecision := \"deny\" if input.taint == \"clean\"\n",
+			want: "data.gate.call.decision has two values: this rule and the one at line "},
+		"on one line": {call: "decision := object.union(" + checkClosed + ", {\"reason\": word})\n\nword := \"a\"\n\nword := \"b\" if input.taint == \"clean\"\n",
+			want: "data.gate.call.word has two values: this rule and the one at line "},
+		"a function": {call: "decision := object.union(" + checkClosed + ", {\"reason\": word(input.taint)})\n\nword(x) := \"a\" if x != \"tainted\"\n\nword(_) := \"b\"\n",
+			want: "data.gate.call.word has two values: this rule and the one at line "},
+		"of skills": {skill: "decision := " + checkClosed + "\n\ndecision := \"deny\" if input.requested == \"full_access\"\n",
+			want: "data.gate.skill.decision has two values: this rule and the one at line "},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for file, text := range map[string]string{callRego: "package gate.call\n\n" + tt.call, skillRego: "package gate.skill\n\n" + tt.skill} {
+				if !strings.Contains(text, "decision") {
+					text += "decision := " + checkClosed + "\n"
+				}
+				checkWrite(t, dir, file, text)
+			}
+			r := runCheck(t, dir, nil)
+			if !slices.ContainsFunc(r.Findings, func(f analysis.Finding) bool {
+				return f.Code == analysis.CodeConflict && strings.Contains(f.Message, tt.want) &&
+					!strings.Contains(f.Message, fmt.Sprintf("line %d both", f.Line))
+			}) {
+				t.Errorf("want a conflict: %s, found %s", tt.want, checkListed(r))
+			}
+		})
+	}
+}
+
 func TestCheckAllows(t *testing.T) {
 	dir := initCopy(t)
 	checkEdit(t, dir, callRego, "asks_for_person if input.policy.requires_human == true", "asks_for_person if time.now_ns() > 5")
@@ -294,8 +371,8 @@ func TestCheckAllows(t *testing.T) {
 		t.Errorf("want one warning that nothing was sent, found %s", checkListed(r))
 	}
 	for name, want := range map[string]string{
-		"http.sent": `there is no built-in "http.sent"; did you mean "http.send"?`,
-		"concat":    "concat needs no permission",
+		"http.sent": `there is no built-in "http.sent" to allow; did you mean "http.send"?`,
+		"concat":    "concat need not be allowed",
 	} {
 		if _, err := analysis.Check(t.Context(), dir, &analysis.CheckOptions{Allow: []string{name}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("--allow %s: error %v, want %s", name, err, want)

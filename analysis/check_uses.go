@@ -12,15 +12,15 @@ import (
 // networkBuiltins are the built-ins that talk to others.
 var networkBuiltins = []string{"http.send", "net.lookup_ip_addr"}
 
-// checkAllowed refuses a name in --allow that is no built-in, or one that needs
-// no permission: in both cases somebody believes something that is not so.
+// checkAllowed refuses to allow what is no built-in, or one that needs no
+// permission: in both cases somebody believes something that is not so.
 func checkAllowed(names []string) error {
 	for _, name := range names {
 		if isNetwork(name) || isNondeterministic(name) {
 			continue
 		}
 		if ast.BuiltinMap[name] != nil {
-			return fmt.Errorf("--allow: %s needs no permission: its result depends on its arguments alone", name)
+			return fmt.Errorf("%s need not be allowed: its result depends on its arguments alone", name)
 		}
 		var all []string
 		for _, b := range ast.Builtins {
@@ -28,7 +28,7 @@ func checkAllowed(names []string) error {
 				all = append(all, b.Name)
 			}
 		}
-		return fmt.Errorf("--allow: there is no built-in %q%s", name, didYouMean(name, all))
+		return fmt.Errorf("there is no built-in %q to allow%s", name, didYouMean(name, all))
 	}
 	return nil
 }
@@ -179,10 +179,10 @@ func (c *checker) checkBuiltins(uses *ruleUses) {
 				case slices.Contains(c.allow, name):
 				case isNetwork(name):
 					c.add(at, SeverityError, CodeNetwork,
-						"%s talks to others: whoever answers it takes part in the decision, and can hold it up; give what it needs as data, or --allow %s", name, name)
+						"%s talks to others: whoever answers it takes part in the decision, and can hold it up; give what it needs as data, or allow %s", name, name)
 				case isNondeterministic(name) && decision != "":
 					c.add(at, SeverityError, CodeNondeterministic,
-						"%s can answer differently each time, and %s depends on it: a decision depends on its input and on data alone; or --allow %s",
+						"%s can answer differently each time, and %s depends on it: a decision depends on its input and on data alone; or allow %s",
 						name, decision, name)
 				}
 			})

@@ -40,28 +40,18 @@ func (s *space) number(at []int) int {
 type region struct {
 	*space
 	words []uint64
-	count int
 }
 
 func newRegion(s *space) *region { return &region{space: s, words: make([]uint64, (s.size+63)/64)} }
 
 func (r *region) has(n int) bool { return r.words[n/64]&(1<<(n%64)) != 0 }
 
-func (r *region) set(n int) {
-	if !r.has(n) {
-		r.words[n/64] |= 1 << (n % 64)
-		r.count++
-	}
-}
+func (r *region) set(n int) { r.words[n/64] |= 1 << (n % 64) }
 
-func (r *region) clear(n int) {
-	if r.has(n) {
-		r.words[n/64] &^= 1 << (n % 64)
-		r.count--
-	}
-}
+func (r *region) clear(n int) { r.words[n/64] &^= 1 << (n % 64) }
 
-// first returns the lowest point, or -1.
+// first returns the lowest point that is in the words from that of from on, or -1:
+// from is a point below which there is none.
 func (r *region) first(from int) int {
 	for w := from / 64; w < len(r.words); w++ {
 		if r.words[w] != 0 {
@@ -89,14 +79,12 @@ func (c *cube) size() int {
 // each calls visit for each point until it returns false, and reports whether
 // it never did.
 func (c *cube) each(visit func(n int) bool) bool {
-	at := make([]int, len(c.values))
 	var walk func(i, n int) bool
 	walk = func(i, n int) bool {
 		if i == len(c.values) {
 			return visit(n)
 		}
 		for _, v := range c.values[i] {
-			at[i] = v
 			if !walk(i+1, n*len(c.space.dims[i].values)+v) {
 				return false
 			}

@@ -105,7 +105,7 @@ type change struct {
 // exact reports whether neither policy tells the texts of kind n apart.
 func (d *differ) exact(n int) bool { return d.before.Exact(n) && d.after.Exact(n) }
 
-// compareCalls finds the calls that are answered otherwise, and puts them into
+// compareCalls finds the calls that are answered differently, and puts them into
 // rows.
 func (d *differ) compareCalls(ctx context.Context) error {
 	space := newCallSpace(d.old)

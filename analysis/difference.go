@@ -17,7 +17,7 @@ const (
 	Rewording Direction = "rewording" // they permit the same, and say it in another way
 )
 
-// A Difference is what two policies answer otherwise, over the whole domain of
+// A Difference is what two policies answer differently, over the whole domain of
 // calls and of skills (specification, section 5 and 6).
 type Difference struct {
 	Old string `json:"old"` // what the two are called
@@ -85,5 +85,5 @@ type Square struct {
 	Taint      string   `json:"taint"`
 	Before     []string `json:"before"` // the outcomes that occur, in the order of the specification; none: no such call requires it
 	After      []string `json:"after"`
-	Changed    bool     `json:"changed"` // some call of it is answered otherwise, in words or in outcome
+	Changed    bool     `json:"changed"` // some call of it is answered differently, in words or in outcome
 }

@@ -45,7 +45,7 @@ func (d *Difference) groups() []changeGroup {
 	return groups
 }
 
-// headline says in one sentence how much is answered otherwise.
+// headline says in one sentence how much is answered differently.
 func (d *Difference) headline() string {
 	if len(d.Changes) == 0 {
 		return fmt.Sprintf("The two policies answer every one of %s and %s alike.", number(d.Calls, "call", "calls"), number(d.Skills, "skill", "skills"))
@@ -83,7 +83,7 @@ func (d *Difference) headline() string {
 			parts = append(parts, fmt.Sprintf("%s %s (%s)", thousands(n), g.many, inputs))
 		}
 	}
-	return fmt.Sprintf("%s %s answered otherwise: %s.", strings.Join(kinds, " and "), verb, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s %s answered differently: %s.", strings.Join(kinds, " and "), verb, strings.Join(parts, ", "))
 }
 
 // reservation says what the headline does not cover.

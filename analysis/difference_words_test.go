@@ -111,12 +111,12 @@ func TestHeadline(t *testing.T) {
 		want    string
 	}{
 		{nil, "The two policies answer every one of 373,248 calls and 8,640 skills alike."},
-		{[]Change{widen}, "1 class of calls is answered otherwise: it permits more (256 inputs)."},
-		{[]Change{skill}, "1 class of skills is answered otherwise: it permits less (2,000 inputs)."},
-		{[]Change{word, word}, "2 classes of calls are answered otherwise: all of them are reworded (2 inputs)."},
-		{[]Change{widen, widen, narrow}, "3 classes of calls are answered otherwise: 2 permit more (512 inputs), 1 permits less (96 inputs)."},
-		{[]Change{widen, skill, word}, "2 classes of calls and 1 class of skills are answered otherwise: 1 permits more (256 inputs), 1 permits less (2,000 inputs), 1 is reworded (1 input)."},
-		{[]Change{{Kind: "call", Direction: "sideways", Inputs: 3}}, "1 class of calls is answered otherwise: it permits more (3 inputs)."},
+		{[]Change{widen}, "1 class of calls is answered differently: it permits more (256 inputs)."},
+		{[]Change{skill}, "1 class of skills is answered differently: it permits less (2,000 inputs)."},
+		{[]Change{word, word}, "2 classes of calls are answered differently: all of them are reworded (2 inputs)."},
+		{[]Change{widen, widen, narrow}, "3 classes of calls are answered differently: 2 permit more (512 inputs), 1 permits less (96 inputs)."},
+		{[]Change{widen, skill, word}, "2 classes of calls and 1 class of skills are answered differently: 1 permits more (256 inputs), 1 permits less (2,000 inputs), 1 is reworded (1 input)."},
+		{[]Change{{Kind: "call", Direction: "sideways", Inputs: 3}}, "1 class of calls is answered differently: it permits more (3 inputs)."},
 	}
 	for _, test := range tests {
 		d := Difference{Calls: 373_248, Skills: 8_640, Changes: test.changes}

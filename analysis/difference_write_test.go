@@ -86,7 +86,7 @@ func htmlOf(t *testing.T, d *Difference) string {
 }
 
 func TestText(t *testing.T) {
-	want := `2 classes of calls and 1 class of skills are answered otherwise: 1 permits more (512 inputs), 1 permits less (1 input), 1 is reworded (96 inputs).
+	want := `2 classes of calls and 1 class of skills are answered differently: 1 permits more (512 inputs), 1 permits less (1 input), 1 is reworded (96 inputs).
 Before: main:policies, after: policies; 373,248 calls and 8,640 skills compared.
 
 more permissive:
@@ -132,7 +132,7 @@ func TestTextDoesNothingToATerminal(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	got := markdownOf(t, sample())
 	for _, want := range []string{
-		"### Policy difference\n\n**2 classes of calls and 1 class of skills are answered otherwise**: 1 permits more",
+		"### Policy difference\n\n**2 classes of calls and 1 class of skills are answered differently**: 1 permits more",
 		"Before: <code>main&#58;policies</code>, after: <code>policies</code>; 373,248 calls",
 		"\n#### More permissive\n\n| | calls | before → after | inputs |\n| ---: | --- | --- | ---: |\n| 1 | tainted, fetcher, destructive | escalate → allow | 512 |\n\n<details><summary>1 example</summary>\n\n1\\. tainted, fetcher",
 		"\n```json\n{\"tool\":{\"name\":\"tool\",\"origin\":\"fetcher\",\"destructive\":true},\"taint\":\"tainted\"}\n```\n",
@@ -217,7 +217,7 @@ func TestMarkdownText(t *testing.T) {
 func TestHTML(t *testing.T) {
 	got := htmlOf(t, sample())
 	for _, want := range []string{
-		"<h1>2 classes of calls and 1 class of skills are answered otherwise.</h1>",
+		"<h1>2 classes of calls and 1 class of skills are answered differently.</h1>",
 		`<td class="square changed" title="fetcher, arbitrary-egress, tainted: changed, before escalate, after allow or escalate">`,
 		`title="access-grant, grant-access, tainted: changed, escalate in other words"`,
 		`title="fetcher, arbitrary-egress, clean: allow, unchanged"`,

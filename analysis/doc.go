@@ -1,9 +1,9 @@
 // Package analysis is the policy author's workbench.
 //
 // [Init] writes a working copy of the policies, [Check] finds what is wrong
-// with one, and [Test] passes its tests. [Verify] holds every answer that
+// with one, and [Test] runs its tests. [Verify] holds every answer that
 // policies can give against invariants, [Diff] tells which answers two policies
-// give otherwise, and [Explain] names the branch that decided a document, the
+// give differently, and [Explain] names the branch that decided a document, the
 // conditions that kept the others from it, and what would have to change for it
 // to go ahead.
 //

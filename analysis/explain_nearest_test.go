@@ -1,6 +1,7 @@
 package analysis_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestExplainNearestCalls(t *testing.T) {
 // document is what was decided: the reference says the same of it.
 func TestExplainNearestAreMinimal(t *testing.T) {
 	e := explainOpen(t, explainPolicies(t))
-	sets := 0
+	sets, edits := 0, 0
 	for _, origin := range []string{"fetcher", "first-party", "local-sandbox"} {
 		for _, taint := range []string{"clean", "tainted"} {
 			for _, base := range []string{`[]`, `["local-read", "arbitrary-egress"]`} {
@@ -92,12 +93,15 @@ func TestExplainNearestAreMinimal(t *testing.T) {
 						if o := c.Decide(""); o.Kind.String() != n.Outcome {
 							t.Errorf("%s: the reference says %v to %s", doc, o.Kind, n.Document)
 						}
-						for _, other := range x.Nearest {
-							if len(other.Changes) < len(n.Changes) && !slices.ContainsFunc(other.Changes, func(c analysis.Edit) bool {
-								return !slices.ContainsFunc(n.Changes, func(d analysis.Edit) bool { return c.Text == d.Text })
-							}) {
-								t.Errorf("%s: %v has all of %v", doc, n.Changes, other.Changes)
+						for i := range n.Changes { // without any one of them it does not pass
+							less := edited(t, doc, slices.Delete(slices.Clone(n.Changes), i, i+1))
+							if o := less.Decide(""); goesAhead(o.Kind, x.Call.Kind) {
+								t.Errorf("%s: %v, without %s the reference says %v", doc, n.Changes, n.Changes[i].Text, o.Kind)
 							}
+							edits++
+						}
+						if o := edited(t, doc, n.Changes).Decide(""); o.Kind.String() != n.Outcome {
+							t.Errorf("%s: with %v the reference says %v, want %s", doc, n.Changes, o.Kind, n.Outcome)
 						}
 						sets++
 					}
@@ -105,10 +109,58 @@ func TestExplainNearestAreMinimal(t *testing.T) {
 			}
 		}
 	}
-	if sets == 0 {
-		t.Error("nothing was found")
+	if sets == 0 || edits <= sets {
+		t.Errorf("%d sets of %d changes were found", sets, edits)
 	}
-	t.Logf("%d sets of changes", sets)
+	t.Logf("%d sets of %d changes", sets, edits)
+}
+
+// goesAhead tells whether an outcome is what the search looks for, from an answer.
+func goesAhead(kind, from capability.Kind) bool {
+	switch kind {
+	case capability.Allow:
+		return true
+	case capability.Modify, capability.Inject:
+		return from != capability.Modify && from != capability.Inject
+	}
+	return false
+}
+
+// edited makes changes to a document, as their words say, with the first of several
+// values.
+func edited(t *testing.T, doc string, changes []analysis.Edit) *capability.Call {
+	t.Helper()
+	var document map[string]any
+	if err := json.Unmarshal([]byte(doc), &document); err != nil {
+		t.Fatal(err)
+	}
+	for _, change := range changes {
+		at := document
+		path := strings.Split(change.Member, ".")
+		for _, name := range path[:len(path)-1] {
+			at = at[name].(map[string]any)
+		}
+		last := path[len(path)-1]
+		switch {
+		case change.Add != "":
+			at[last] = append(at[last].([]any), change.Add)
+		case len(change.To) == 0:
+			delete(at, last)
+		case change.To[0] == "true" || change.To[0] == "false":
+			at[last] = change.To[0] == "true"
+		default:
+			at[last] = change.To[0]
+		}
+	}
+	text, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := wire.ParseCall(text)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return c
 }
 
 func TestExplainSkill(t *testing.T) {

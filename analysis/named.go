@@ -66,7 +66,7 @@ func namedCalls() []*capability.Call {
 	return calls
 }
 
-// compareNamed finds those of these calls that are answered otherwise.
+// compareNamed finds those of these calls that are answered differently.
 func (d *differ) compareNamed(ctx context.Context) error {
 	calls, space := namedCalls(), namedSpace()
 	type pair struct{ before, after answered }

@@ -3,6 +3,7 @@ package analysis
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/opa-gate/opa-gate/evaluator"
 )
 
-// TestOptions say which tests [Test] passes.
+// TestOptions say which tests [Test] runs.
 type TestOptions struct {
 	Run string // a regular expression that matches somewhere in data.PACKAGE.NAME; "" is every test
 }
@@ -78,18 +79,18 @@ func (r *TestReport) OK() bool {
 // testTimeout bounds each test, and not the policies that it tests.
 const testTimeout = time.Minute
 
-// Test passes the tests of the policies in dir, with OPA's own runner, and tells
+// Test runs the tests of the policies in dir, with OPA's own runner, and tells
 // why those fail that do, which lines no test reaches and why, and which
 // decisions no test asks for.
 //
-// An error means that they could not be passed at all: dir cannot be read, the
+// An error means that they could not be run at all: dir cannot be read, the
 // policies or the tests do not compile, no test is there, or ctx ended.
 func Test(ctx context.Context, dir string, opts *TestOptions) (*TestReport, error) {
 	if opts == nil {
 		opts = &TestOptions{}
 	}
 	if _, err := regexp.Compile(opts.Run); err != nil {
-		return nil, fmt.Errorf("--run: %w", err)
+		return nil, fmt.Errorf("the names of tests to run: %w", err)
 	}
 	s, err := newTestSuite(ctx, dir)
 	if err != nil {
@@ -97,11 +98,11 @@ func Test(ctx context.Context, dir string, opts *TestOptions) (*TestReport, erro
 	}
 	report := &TestReport{}
 	tracer := newTestTracer()
-	if report.Tests, err = s.pass(ctx, opts.Run, tracer); err != nil {
+	if report.Tests, err = s.run(ctx, opts.Run, tracer); err != nil {
 		return nil, err
 	}
 	if len(report.Tests) == 0 && opts.Run != "" {
-		return nil, fmt.Errorf("--run %s: no test has a name that matches", opts.Run)
+		return nil, fmt.Errorf("no test has a name that matches %s", opts.Run)
 	}
 	if len(report.Tests) == 0 {
 		return nil, fmt.Errorf("%s: there is no test: a rule test_… in a file …_test.rego", dir)
@@ -151,10 +152,22 @@ func newTestSuite(ctx context.Context, dir string) (*testSuite, error) {
 	return s, nil
 }
 
-// testCompileError words what keeps tests from being passed.
+// A compileError is what keeps tests from being run, in words.
+type compileError struct {
+	text string
+	err  ast.Errors
+}
+
+// Error implements error.
+func (e *compileError) Error() string { return e.text }
+
+// Unwrap returns what OPA's compiler says.
+func (e *compileError) Unwrap() error { return e.err }
+
+// testCompileError words what keeps tests from being run.
 func testCompileError(err error) error {
-	list, ok := err.(ast.Errors)
-	if !ok || len(list) == 0 {
+	var list ast.Errors
+	if !errors.As(err, &list) || len(list) == 0 {
 		return err
 	}
 	e := list[0]
@@ -165,7 +178,7 @@ func testCompileError(err error) error {
 	if more := len(list) - 1; more > 0 {
 		text += fmt.Sprintf(", and %d more: policy check tells all", more)
 	}
-	return fmt.Errorf("%s", text)
+	return &compileError{text, list}
 }
 
 // isTestName reports whether a rule is a test by its name.

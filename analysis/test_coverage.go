@@ -21,7 +21,8 @@ type TestCoverage struct {
 	Files   []FileCoverage `json:"files"` // by name; tests are no part of it
 }
 
-// A FileCoverage is that of one file.
+// A FileCoverage tells how many of a file's lines the tests reach, and which they do
+// not.
 type FileCoverage struct {
 	File    string    `json:"file"`
 	Percent float64   `json:"percent"`
@@ -73,7 +74,7 @@ func (t *reachTracer) TraceEvent(e topdown.Event) {
 }
 
 // coverage reports on the lines that the tests reached. Where there are gaps, the
-// tests are passed once more with every condition evaluated: OPA's index and
+// tests are run once more with every condition evaluated: OPA's index and
 // its early exits leave rules out without a trace of why.
 func (s *testSuite) coverage(ctx context.Context, tests []TestResult, seen *testTracer) (TestCoverage, error) {
 	modules := map[string]*ast.Module{}

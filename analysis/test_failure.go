@@ -65,7 +65,7 @@ func (t *failureTracer) TraceEvent(e topdown.Event) {
 	t.steps = append(t.steps, step)
 }
 
-// explain passes a test that failed once more and finds, for each case of it, the
+// explain runs a test that failed once more and finds, for each case of it, the
 // expression that it failed at.
 func (s *testSuite) explain(ctx context.Context, t *TestResult) []TestFailure {
 	if s.closures == nil {

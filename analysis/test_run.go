@@ -46,8 +46,9 @@ func (t *testTracer) TraceEvent(e topdown.Event) {
 	}
 }
 
-// pass passes the tests, one after the other, and lists them by file and line.
-func (s *testSuite) pass(ctx context.Context, run string, tracer topdown.QueryTracer) ([]TestResult, error) {
+// run runs the tests whose names match, one after the other, and lists them by file
+// and line.
+func (s *testSuite) run(ctx context.Context, names string, tracer topdown.QueryTracer) ([]TestResult, error) {
 	modules := map[string]*ast.Module{}
 	for name, f := range s.files {
 		modules[name] = f.module
@@ -61,7 +62,7 @@ func (s *testSuite) pass(ctx context.Context, run string, tracer topdown.QueryTr
 		SetTimeout(testTimeout).
 		CapturePrintOutput(true).
 		SetCoverageQueryTracer(tracer).
-		Filter(run)
+		Filter(names)
 	var results chan *tester.Result
 	var err error
 	evaluator.WhileCompiling(func() { results, err = runner.RunTests(ctx, nil) })

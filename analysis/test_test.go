@@ -326,7 +326,7 @@ func TestTestThatCannotBePassed(t *testing.T) {
 		"is not Rego":      {syntax, "", "gate/more/more_test.rego:4:1: "},
 		"no tests":         {none, "", "there is no test"},
 		"none matches":     {initCopy(t), "no_such_test", "no test has a name that matches"},
-		"no expression":    {initCopy(t), "(", "--run: "},
+		"no expression":    {initCopy(t), "(", "the names of tests to run: "},
 		"no directory":     {filepath.Join(none, "nowhere"), "", "nowhere"},
 	}
 	for name, tt := range tests {

@@ -17,8 +17,8 @@ import (
 // VerifyOptions say what a verification holds answers against besides the
 // invariants of the specification.
 type VerifyOptions struct {
-	Native   bool // every answer must be that of the native reference
-	System   string
+	Native   bool                  // every answer must be that of the native reference
+	System   string                // what sentences for a person call the system; the reference uses the same name
 	Progress func(done, total int) // called now and then, one call after the other, if it is not nil; done never falls, nor exceeds total
 }
 
@@ -43,8 +43,8 @@ func (v *Verification) OK() bool {
 
 // An Invariant is something that no answer may break.
 type Invariant struct {
-	Name   string  `json:"name"`
-	Title  string  `json:"title"`
+	Name   string  `json:"name"`           // stays the same from version to version, such as veto-first; gate.invariants is the policies' own
+	Title  string  `json:"title"`          // the invariant as a sentence
 	File   string  `json:"file,omitempty"` // of a rule of gate.invariants
 	Line   int     `json:"line,omitempty"`
 	Breach *Breach `json:"breach,omitempty"` // nil: it holds for every input

@@ -27,7 +27,7 @@ type WatchRound struct {
 	Problem string    `json:"problem"` // why the round did not get to its end; "" if it did
 
 	Findings []Finding    `json:"findings"` // as policy check has them, but for what takes many answers
-	Tests    []TestResult `json:"tests"`    // null if they could not be passed
+	Tests    []TestResult `json:"tests"`    // null if they could not be run
 	Quick    *WatchQuick  `json:"quick"`    // null if the policies could not be asked
 }
 
@@ -88,16 +88,23 @@ type Watcher struct {
 	current *goodState   // of the last round, if it is good
 }
 
-// NewWatcher returns one that has looked at nothing.
+// NewWatcher returns a [Watcher] of the policies in dir that has looked at nothing
+// yet. An error means that the options are wrong.
 func NewWatcher(dir string, opts *WatchOptions) (*Watcher, error) {
 	w := &Watcher{dir: dir}
 	if opts != nil {
 		w.opts = *opts
 	}
-	if w.opts.Budget == 0 {
+	if err := checkAllowed(w.opts.Allow); err != nil {
+		return nil, err
+	}
+	switch {
+	case w.opts.Budget < 0:
+		return nil, fmt.Errorf("the budget of a round is %v, expected more than no time", w.opts.Budget)
+	case w.opts.Budget == 0:
 		w.opts.Budget = time.Second
 	}
-	return w, checkAllowed(w.opts.Allow)
+	return w, nil
 }
 
 // errUnsettled: files change faster than a round can look at them.
@@ -159,7 +166,7 @@ func (w *Watcher) round(ctx context.Context, r *WatchRound, files watchedFiles) 
 	}
 	compiler, _ := suite.evaluator.Policies()
 	state := &goodState{time: r.Time, evaluator: suite.evaluator, rules: rulesOf(suite.files), files: files, network: callsNetwork(compiler)}
-	tests, err := suite.pass(ctx, "", nil)
+	tests, err := suite.run(ctx, "", nil)
 	switch {
 	case err == nil:
 		for i := range tests {
@@ -169,7 +176,7 @@ func (w *Watcher) round(ctx context.Context, r *WatchRound, files watchedFiles) 
 		}
 		r.Tests = append([]TestResult{}, tests...)
 	case checked.OK():
-		r.Problem = "the tests could not be passed: " + err.Error()
+		r.Problem = "the tests could not be run: " + err.Error()
 	}
 	if err := w.quick(ctx, r, state); err != nil && r.Problem == "" {
 		r.Problem = err.Error()

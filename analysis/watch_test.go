@@ -189,6 +189,11 @@ func TestWatchBudget(t *testing.T) {
 }
 
 func TestWatchRefuses(t *testing.T) {
+	for _, opts := range []analysis.WatchOptions{{Budget: -1}, {Budget: -time.Hour, Quick: true}, {Allow: []string{"time.now"}}} {
+		if w, err := analysis.NewWatcher(t.TempDir(), &opts); err == nil || w != nil {
+			t.Errorf("%+v: a watcher %v, error %v", opts, w != nil, err)
+		}
+	}
 	if _, err := analysis.NewWatcher(t.TempDir(), &analysis.WatchOptions{Allow: []string{"time.now"}}); err == nil {
 		t.Error("a built-in that there is not was allowed")
 	}

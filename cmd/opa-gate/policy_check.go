@@ -47,6 +47,7 @@ directory that cannot be read.`,
 				return analysis.Check(ctx, args[0], &opts)
 			})
 			if err != nil {
+				printFixed(cmd.ErrOrStderr(), result.Fixed, args[0])
 				return fmt.Errorf("policy check: %w", err)
 			}
 			for i := range result.Findings {
@@ -70,13 +71,8 @@ directory that cannot be read.`,
 func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJSON bool) error {
 	w := cmd.OutOrStdout()
 	out := bufio.NewWriterSize(w, bufferSize)
-	fixed := func(w io.Writer) {
-		for _, name := range r.Fixed {
-			_, _ = fmt.Fprintf(w, "%s: formatted\n", wire.Printable(inDirectory(dir, name)))
-		}
-	}
 	if asJSON {
-		fixed(cmd.ErrOrStderr()) // it is no finding any more
+		printFixed(cmd.ErrOrStderr(), r.Fixed, dir) // it is no finding any more
 		text, err := encode(append([]analysis.Finding{}, r.Findings...))
 		if err != nil {
 			return err
@@ -85,7 +81,7 @@ func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJS
 		return out.Flush()
 	}
 	p := &printer{Writer: out, colour: wantsColour(w)}
-	fixed(p)
+	printFixed(p, r.Fixed, dir)
 	for _, f := range r.Findings {
 		printFinding(p, f)
 	}
@@ -96,6 +92,13 @@ func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJS
 	p.paint(c, verdict, 0)
 	_, _ = p.WriteString(" in " + wire.Printable(dir) + "\n")
 	return p.Flush()
+}
+
+// printFixed tells which files were rewritten.
+func printFixed(w io.Writer, files []string, dir string) {
+	for _, name := range files {
+		_, _ = fmt.Fprintf(w, "%s: formatted\n", wire.Printable(inDirectory(dir, name)))
+	}
 }
 
 // checkVerdict says in a few words what findings come to.

@@ -230,7 +230,7 @@ func printCoverage(p *printer, c *analysis.TestCoverage) {
 		}
 	}
 	colour := green
-	text := fmt.Sprintf("%d of %s are covered whole", whole, counted(len(c.Files), "file", "files"))
+	text := fmt.Sprintf("%d of %s are fully covered", whole, counted(len(c.Files), "file", "files"))
 	if whole < len(c.Files) {
 		colour = yellow
 		text = fmt.Sprintf("%.1f %% of the lines are covered, %s", c.Percent, text)

@@ -270,7 +270,7 @@ func (w *authoredWalk) addSkill(messages []string, r *skill.Request, a skill.Ans
 	defer w.mu.Unlock()
 	for _, message := range messages {
 		f := w.found[w.saidBy(message)].finding(message)
-		f.add(message, explainSkillDocument(r), func() { f.request, f.answer = r, answerOf(a, nil) })
+		f.add(message, skillDocument(r, false), func() { f.request, f.answer = r, answerOf(a, nil) })
 	}
 }
 

@@ -26,7 +26,7 @@ func (v *verifier) report(ctx context.Context, i Invariant, f *finding) {
 func (v *verifier) breach(ctx context.Context, i Invariant, f *finding) *Breach {
 	b := &Breach{Problem: f.problem, Inputs: f.inputs, Document: f.document, Answer: f.answer, Rules: []Place{}}
 	if f.against != nil {
-		b.Against = explainCallDocument(f.against.call)
+		b.Against = callDocument(f.against.call, false)
 		b.AgainstAnswer = answerOf(f.against.outcome, f.against.err)
 	}
 	if f.call != nil {
@@ -129,7 +129,7 @@ func (v *verifier) callTest(invariant string, f *finding) string {
 	fmt.Fprintf(&b, "%s if {\n", testName(invariant))
 	ask := func(got string, c *capability.Call, answer json.RawMessage) {
 		want := c.Decide(v.opts.System)
-		fmt.Fprintf(&b, "\t%s := data.gate.call.decision with input as %s\n", got, fullCallDocument(c))
+		fmt.Fprintf(&b, "\t%s := data.gate.call.decision with input as %s\n", got, callDocument(c, true))
 		lines := []string{
 			fmt.Sprintf("%s.outcome == %q", got, want.Kind), fmt.Sprintf("%s.missing_mask == %d", got, want.Missing.Mask()),
 			fmt.Sprintf("%s.required_mask == %d", got, want.Required.Mask()), fmt.Sprintf("%s.granted_mask == %d", got, want.Granted.Mask()),
@@ -146,7 +146,7 @@ func (v *verifier) callTest(invariant string, f *finding) string {
 func skillTest(invariant string, f *finding) string {
 	want := f.request.Decide()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), fullSkillDocument(f.request))
+	fmt.Fprintf(&b, "%s if {\n\tgot := data.gate.skill.decision with input as %s\n", testName(invariant), skillDocument(f.request, true))
 	lines := []string{fmt.Sprintf("got.trust == %q", want.Trust), fmt.Sprintf("got.outcome == %q", want.Outcome),
 		fmt.Sprintf("got.granted == %s", encode(want.Granted)), fmt.Sprintf("got.enforcement.deploy == %v", want.Enforcement.Deploy)}
 	writeTestLines(&b, lines, "got", f.answer, answerOf(want, nil))
@@ -220,71 +220,13 @@ func differing(at string, got, want any) []string {
 	return conditions
 }
 
-// fullCallDocument writes a call as the policies see it: the gate states what a
-// document leaves out, and a test that asks OPA alone has to do so itself.
-func fullCallDocument(c *capability.Call) json.RawMessage {
-	var tool, grant, policy, doc explainObject
-	tool.add("name", c.Tool)
-	tool.add("origin", c.Profile.Origin.String())
-	for _, hint := range []struct {
-		name string
-		is   capability.Hint
-	}{{"read_only", c.Profile.ReadOnly}, {"destructive", c.Profile.Destructive}, {"open_world", c.Profile.OpenWorld}} {
-		if hint.is != capability.Unset {
-			tool.add(hint.name, hint.is == capability.Yes)
-		}
-	}
-	grant.add("base", append(append([]string{}, c.Grant.Base.CoverageNames()...), c.Grant.Unknown...))
-	p := &c.Policy
-	if p.Vetoed {
-		policy.add("veto", p.Veto)
-	}
-	policy.add("requires_human", p.RequiresHuman)
-	policy.add("sandbox_escalation", p.SandboxEscalation)
-	if t := &p.Transform; t.Kind != capability.NoTransform {
-		var transform explainObject
-		transform.add("kind", t.Kind.String())
-		if t.Kind == capability.Rewrite {
-			transform.add("arguments", t.Arguments)
-		} else {
-			transform.add("note", t.Note)
-		}
-		policy.add("transform", transform.raw())
-	}
-	doc.add("tool", tool.raw())
-	doc.add("grant", grant.raw())
-	doc.add("taint", c.Taint.String())
-	doc.add("policy", policy.raw())
-	return doc.raw()
-}
-
-// fullSkillDocument is fullCallDocument for a skill.
-func fullSkillDocument(r *skill.Request) json.RawMessage {
-	var provenance, doc explainObject
-	p := &r.Provenance
-	provenance.add("signed", p.Signed)
-	provenance.add("signer_trusted", p.SignerTrusted)
-	provenance.add("scanned", p.Scanned)
-	provenance.add("vulnerabilities", p.Vulnerabilities)
-	provenance.add("success_count", p.SuccessCount)
-	provenance.add("fail_count", p.FailCount)
-	provenance.add("source", p.Source.String())
-	doc.add("skill", r.Skill)
-	doc.add("requested", r.Requested.String())
-	doc.add("provenance", provenance.raw())
-	if r.Approval != skill.NoVerdict {
-		doc.add("approval", r.Approval.String())
-	}
-	return doc.raw()
-}
-
 // authoredTest is a test that an invariant of the author's own holds.
 func authoredTest(f *finding) string {
 	member, rule, document := "call", "data.gate.call.decision", json.RawMessage(nil)
 	if f.request != nil {
-		member, rule, document = "skill", "data.gate.skill.decision", fullSkillDocument(f.request)
+		member, rule, document = "skill", "data.gate.skill.decision", skillDocument(f.request, true)
 	} else {
-		document = fullCallDocument(f.call)
+		document = callDocument(f.call, true)
 	}
 	return fmt.Sprintf("test_invariant if {\n\tdocument := %s\n\tdecision := %s with input as document\n"+
 		"\tcount(%s) == 0 with input as {%q: document, \"decision\": decision}\n}\n", document, rule, invariantsRule, member)

@@ -127,7 +127,7 @@ func (a *answerChecker) calls(ctx context.Context) error {
 	a.asked[decisionRules[0]] = len(calls)
 	return inParallel(ctx, len(calls), nil, func(i int) {
 		if _, err := engine.Decide(ctx, calls[i]); err != nil && ctx.Err() == nil {
-			a.note(answerProblem{rule: decisionRules[0], err: err, shown: wireCall(calls[i], true), call: calls[i]})
+			a.note(answerProblem{rule: decisionRules[0], err: err, shown: callDocument(calls[i], false), call: calls[i]})
 		}
 	})
 }
@@ -173,7 +173,7 @@ func (a *answerChecker) skills(ctx context.Context) error {
 	return inParallel(ctx, skillKinds, nil, func(i int) {
 		r := skillOfKind(i)
 		if _, err := a.evaluator.Skill(ctx, r); err != nil && ctx.Err() == nil {
-			a.note(answerProblem{rule: decisionRules[1], err: err, shown: wireSkill(r), request: r})
+			a.note(answerProblem{rule: decisionRules[1], err: err, shown: skillDocument(r, true), request: r})
 		}
 	})
 }

@@ -180,7 +180,7 @@ func (d *differ) callChange(ctx context.Context, space *callSpace, ch change, c 
 	before, beforeErr := d.before.Decide(ctx, example)
 	after, afterErr := d.after.Decide(ctx, example)
 	return Change{Kind: "call", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(),
-		Conditions: c.conditions(), Example: explainCallDocument(example),
+		Conditions: c.conditions(), Example: callDocument(example, false),
 		Before: answerOf(before, beforeErr), After: answerOf(after, afterErr)}
 }
 
@@ -283,7 +283,7 @@ func (d *differ) compareSkills(ctx context.Context, old, new *evaluator.Evaluato
 		for _, c := range r.cubes() {
 			out := Change{Kind: "skill", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(), Conditions: c.conditions()}
 			c.each(func(i int) bool {
-				if doc := explainSkillDocument(&requests[i]); out.Example == nil || len(doc) < len(out.Example) {
+				if doc := skillDocument(&requests[i], false); out.Example == nil || len(doc) < len(out.Example) {
 					out.Example = doc
 					out.Before, out.After = answerOf(pairs[i].before, pairs[i].beforeErr), answerOf(pairs[i].after, pairs[i].afterErr)
 				}

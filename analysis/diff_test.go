@@ -230,12 +230,12 @@ func eachInItsRow(t *testing.T, d *differ, got *Difference, before, after func(*
 		for _, row := range got.Changes {
 			if within(space, at, row.Conditions) {
 				if rows++; (change{row.From, row.To, row.Direction}) != ch {
-					t.Errorf("%s is %v, and in a row of %v to %v", explainCallDocument(c), ch, row.From, row.To)
+					t.Errorf("%s is %v, and in a row of %v to %v", callDocument(c, false), ch, row.From, row.To)
 				}
 			}
 		}
 		if changed && rows != 1 || !changed && rows != 0 {
-			t.Errorf("%s changed %v, and is in %d rows", explainCallDocument(c), changed, rows)
+			t.Errorf("%s changed %v, and is in %d rows", callDocument(c, false), changed, rows)
 		}
 	})
 	return counts
@@ -259,7 +259,7 @@ func agrees(t *testing.T, e *evaluator.Evaluator, p minimalPolicy, c *capability
 	t.Helper()
 	o, err := e.Interpreter().Decide(t.Context(), c)
 	if want := p.ask(c); (err != nil) != (want.err != nil) || err == nil && !o.Equal(want.outcome) {
-		t.Fatalf("OPA answers %s with %s, error %v; the twin with %s, %v", explainCallDocument(c), answerOf(o, err), err, answerOf(want.outcome, want.err), want.err)
+		t.Fatalf("OPA answers %s with %s, error %v; the twin with %s, %v", callDocument(c, false), answerOf(o, err), err, answerOf(want.outcome, want.err), want.err)
 	}
 }
 

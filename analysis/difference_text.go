@@ -1,7 +1,6 @@
 package analysis
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -102,26 +101,15 @@ func (d Difference) MarshalJSON() ([]byte, error) {
 		out.Matrix[i] = s
 	}
 	out.Incomplete = append([]Uncovered{}, d.Incomplete...)
-	return marshalPlainly(out)
+	return marshal(out)
 }
 
 // WriteJSON writes the difference as one line of JSON.
 func (d *Difference) WriteJSON(w io.Writer) error {
-	text, err := marshalPlainly(d)
+	text, err := marshal(d)
 	if err != nil {
 		return err
 	}
 	_, err = w.Write(append(text, '\n'))
 	return err
-}
-
-// marshalPlainly escapes nothing for HTML: examples are there to be pasted.
-func marshalPlainly(v any) ([]byte, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }

@@ -198,13 +198,14 @@ func nearestCalls(ctx context.Context, e *evaluator.Evaluator, c *capability.Cal
 	out.Search.Changes = explainChanges
 	marker := !answer.Required.SubsetOf(capability.All)
 	edits := explainCallEdits(c)
+	written := func(c *capability.Call) json.RawMessage { return callDocument(c, false) }
 	if c.Profile.Origin == capability.Unknown && !marker {
 		edits = append(edits, explainOrigins(c)...)
 	}
-	found, tried, err := explainSearch(c, edits, passes, explainCallDocument)
+	found, tried, err := explainSearch(c, edits, passes, written)
 	out.Search.Tried = tried
 	if err == nil && len(found) == 0 && !marker && c.Profile.Origin != capability.Unknown {
-		found, tried, err = explainSearch(c, append(edits, explainOrigins(c)...), passes, explainCallDocument)
+		found, tried, err = explainSearch(c, append(edits, explainOrigins(c)...), passes, written)
 		out.Search.Tried += tried
 	}
 	if err != nil {
@@ -300,7 +301,7 @@ func nearestSkills(ctx context.Context, e *evaluator.Evaluator, q *skill.Request
 		return nil
 	}
 	out.Search.Changes = explainChanges
-	found, tried, err := explainSearch(q, explainSkillEdits(q), passes, explainSkillDocument)
+	found, tried, err := explainSearch(q, explainSkillEdits(q), passes, func(q *skill.Request) json.RawMessage { return skillDocument(q, false) })
 	out.Search.Tried = tried
 	switch {
 	case err != nil:

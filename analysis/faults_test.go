@@ -233,7 +233,7 @@ func (r replayer) showsCall(t *testing.T, i *Invariant) {
 		if check.name != i.Name {
 			continue
 		}
-		problem, against := check.broken(&a, func(c *capability.Call) answered { return r.ask(t, explainCallDocument(c)) })
+		problem, against := check.broken(&a, func(c *capability.Call) answered { return r.ask(t, callDocument(c, false)) })
 		if problem != b.Problem || (against != nil) != (b.Against != nil) {
 			t.Errorf("%s: decide shows %q, the breach says %q", i.Name, problem, b.Problem)
 		}

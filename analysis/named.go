@@ -91,7 +91,7 @@ func (d *differ) compareNamed(ctx context.Context) error {
 		for _, c := range r.cubes() {
 			out := Change{Kind: "call", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(), Conditions: c.conditions()}
 			c.each(func(i int) bool {
-				if doc := explainCallDocument(calls[i]); out.Example == nil || smaller(doc, out.Example) {
+				if doc := callDocument(calls[i], false); out.Example == nil || smaller(doc, out.Example) {
 					p := &pairs[i]
 					out.Example = doc
 					out.Before, out.After = answerOf(p.before.outcome, p.before.err), answerOf(p.after.outcome, p.after.err)

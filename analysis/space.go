@@ -150,7 +150,7 @@ func (s *callSpace) example(c *cube) *capability.Call {
 		return s.call(at)
 	}
 	all, none := build(1), build(0)
-	if len(explainCallDocument(none)) < len(explainCallDocument(all)) {
+	if len(callDocument(none, false)) < len(callDocument(all, false)) {
 		return none
 	}
 	return all

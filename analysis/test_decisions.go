@@ -112,7 +112,7 @@ func (s *testSuite) decisions(ctx context.Context, seen *testTracer) (*TestedDec
 		if err != nil {
 			continue
 		}
-		key := string(wireCall(call, true))
+		key := string(callDocument(call, false))
 		if decided {
 			asked[key] = call
 		} else {
@@ -151,7 +151,7 @@ func (s *testSuite) decisions(ctx context.Context, seen *testTracer) (*TestedDec
 		if !there {
 			at = len(d.Classes)
 			index[key] = at
-			class.Example = wireCall(calls[i], true)
+			class.Example = json.RawMessage(documentLine(callDocument(calls[i], false)))
 			d.Classes = append(d.Classes, *class)
 		}
 		d.Classes[at].Touched = d.Classes[at].Touched || i >= grid

@@ -257,10 +257,10 @@ func (s *testSuite) compare(ctx context.Context, st statement, step failedStep, 
 	gotValue, gotDefined := s.value(ctx, st, step, got)
 	f.Want, f.Got = []byte("null"), []byte("null")
 	if wantDefined {
-		f.Want = mustJSON(wantValue)
+		f.Want = encode(wantValue)
 	}
 	if gotDefined {
-		f.Got = mustJSON(gotValue)
+		f.Got = encode(gotValue)
 	}
 	operator := st.expr.Operator().String()
 	equality := operator == ast.Equality.Name || operator == ast.Equal.Name
@@ -415,7 +415,7 @@ func (s *testSuite) used(x *ast.Expr, step failedStep) map[string]json.RawMessag
 	values := map[string]json.RawMessage{}
 	for _, name := range usedNames(x, step) {
 		if v, err := ast.JSON(step.locals[name].Value); err == nil {
-			values[name] = mustJSON(v)
+			values[name] = encode(v)
 		}
 	}
 	return values

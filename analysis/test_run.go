@@ -128,5 +128,5 @@ func toJSON(t *ast.Term) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mustJSON(v), nil
+	return encode(v), nil
 }

@@ -38,9 +38,9 @@ func valueDifferences(want, got any) []ValueDifference {
 					case a && b:
 						walk(pointer, inWant, inGot)
 					case a:
-						list = append(list, ValueDifference{Pointer: pointer, Want: mustJSON(inWant)})
+						list = append(list, ValueDifference{Pointer: pointer, Want: encode(inWant)})
 					default:
-						list = append(list, ValueDifference{Pointer: pointer, Got: mustJSON(inGot)})
+						list = append(list, ValueDifference{Pointer: pointer, Got: encode(inGot)})
 					}
 				}
 				return
@@ -61,15 +61,15 @@ func valueDifferences(want, got any) []ValueDifference {
 					case i < len(w)-end && i < len(g)-end:
 						walk(pointer, w[i], g[i])
 					case i < len(w)-end:
-						list = append(list, ValueDifference{Pointer: pointer, Want: mustJSON(w[i])})
+						list = append(list, ValueDifference{Pointer: pointer, Want: encode(w[i])})
 					default:
-						list = append(list, ValueDifference{Pointer: pointer, Got: mustJSON(g[i])})
+						list = append(list, ValueDifference{Pointer: pointer, Got: encode(g[i])})
 					}
 				}
 				return
 			}
 		}
-		list = append(list, ValueDifference{Pointer: at, Want: mustJSON(want), Got: mustJSON(got)})
+		list = append(list, ValueDifference{Pointer: at, Want: encode(want), Got: encode(got)})
 	}
 	walk("", want, got)
 	return list

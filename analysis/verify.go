@@ -226,7 +226,7 @@ func (v *verifier) calls(ctx context.Context) error {
 // addCall adds a breach by a call.
 func (f *finding) addCall(problem string, a, against *answered) {
 	c := *a.call
-	f.add(problem, explainCallDocument(&c), func() {
+	f.add(problem, callDocument(&c, false), func() {
 		f.call, f.answer, f.against = &c, answerOf(a.outcome, a.err), nil
 		if against != nil {
 			other := *against.call
@@ -282,7 +282,7 @@ func (v *verifier) redeclare(ctx context.Context, c *capability.Call, profiles [
 			if old.err != nil || old.outcome.Required.SubsetOf(now.outcome.Required) || !becomes(p, merged, profiles) {
 				continue
 			}
-			if before == nil || smaller(explainCallDocument(old.call), explainCallDocument(before.call)) {
+			if before == nil || smaller(callDocument(old.call, false), callDocument(before.call, false)) {
 				before = old
 			}
 		}
@@ -318,7 +318,7 @@ func (v *verifier) skills(ctx context.Context) error {
 		a, err := v.evaluator.Skill(ctx, r)
 		for i := range checks {
 			if problem := checks[i].broken(r, a, err); problem != "" {
-				findings[i].add(problem, explainSkillDocument(r), func() {
+				findings[i].add(problem, skillDocument(r, false), func() {
 					findings[i].request, findings[i].answer = r, answerOf(a, err)
 				})
 			}

@@ -68,7 +68,7 @@ func asked(e *evaluator.Evaluator) sampled { return sampled{e.Interpreter(), &sy
 func (sampled) Exact(int) bool { return false }
 
 func (s sampled) Decide(ctx context.Context, c *capability.Call) (capability.Outcome, error) {
-	doc := string(explainCallDocument(c))
+	doc := string(callDocument(c, false))
 	if a, ok := s.known.Load(doc); ok {
 		return a.(answered).outcome, a.(answered).err
 	}
@@ -168,7 +168,7 @@ func TestKindsOfCall(t *testing.T) {
 			continue
 		}
 		given++
-		documents[string(explainCallDocument(c))] = true
+		documents[string(callDocument(c, false))] = true
 	}
 	if want := 9 * 2 * 2 * 2 * 32 * 2 * 2 * 2 * 2 * 3; given != want || len(documents) != want {
 		t.Errorf("%d kinds with every annotation, and %d documents; want %d = 110,592", given, len(documents), want)
@@ -181,7 +181,7 @@ func TestSkillsOfTheDomain(t *testing.T) {
 	requests := skillRequests()
 	documents := map[string]bool{}
 	for i := range requests {
-		documents[string(explainSkillDocument(&requests[i]))] = true
+		documents[string(skillDocument(&requests[i], false))] = true
 	}
 	if want := 3 * 3 * 4 * (2 * 2 * 2) * 3 * 11; len(requests) != want || len(documents) != want || newSkillSpace().size != want {
 		t.Errorf("%d skills, %d documents, %d points; want %d", len(requests), len(documents), newSkillSpace().size, want)
@@ -217,8 +217,8 @@ func TestNamedCalls(t *testing.T) {
 				t.Fatalf("call %d has %s, want %s", n, got, want)
 			}
 		}
-		if parsed, err := wire.ParseCall(explainCallDocument(c)); err != nil || parsed.Grant.Base != c.Grant.Base || !slices.Equal(parsed.Grant.Unknown, c.Grant.Unknown) {
-			t.Fatalf("%s is read as %+v, %v", explainCallDocument(c), parsed, err)
+		if parsed, err := wire.ParseCall(callDocument(c, false)); err != nil || parsed.Grant.Base != c.Grant.Base || !slices.Equal(parsed.Grant.Unknown, c.Grant.Unknown) {
+			t.Fatalf("%s is read as %+v, %v", callDocument(c, false), parsed, err)
 		}
 	})
 }

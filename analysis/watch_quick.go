@@ -237,7 +237,7 @@ func (q *quickLook) compareCall(a *answered) {
 	}
 	ch, differs := compareOutcomes(a.call, old.outcome, old.err, a.outcome, a.err)
 	q.changed(differs, quickChange{"call", ch}, func() (example, before, after []byte) {
-		return explainCallDocument(a.call), answerOf(old.outcome, old.err), answerOf(a.outcome, a.err)
+		return callDocument(a.call, false), answerOf(old.outcome, old.err), answerOf(a.outcome, a.err)
 	})
 }
 
@@ -280,7 +280,7 @@ func (q *quickLook) lookAtSkills(ctx context.Context, authored *authoredWalk) er
 		q.mu.Unlock()
 		for j := range skillInvariants {
 			if problem := skillInvariants[j].broken(r, answer, err); problem != "" {
-				findings[j].add(problem, explainSkillDocument(r), func() {
+				findings[j].add(problem, skillDocument(r, false), func() {
 					findings[j].request, findings[j].answer = r, answerOf(answer, err)
 				})
 			}
@@ -324,7 +324,7 @@ func (q *quickLook) compareSkill(i int, r *skill.Request, a skillAnswer) {
 		ch.direction = Narrowing
 	}
 	q.changed(differs, quickChange{"skill", ch}, func() (example, before, after []byte) {
-		return explainSkillDocument(r), answerOf(old.answer, old.err), answerOf(a.answer, a.err)
+		return skillDocument(r, false), answerOf(old.answer, old.err), answerOf(a.answer, a.err)
 	})
 }
 

@@ -24,6 +24,8 @@ var allowed = map[string][]string{
 
 	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 
+	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
+
 	"evaluator/internal/symbolic": {},
 }
 

@@ -1,76 +1,86 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
+	"fmt"
 	"io"
-	"slices"
+	"os"
 	"strconv"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/conformance"
 	"github.com/opa-gate/opa-gate/fixtures"
-	"github.com/opa-gate/opa-gate/wire"
 )
 
-// firstDifferences is how many differences a person is shown at first.
-const firstDifferences = 10
-
 func newConform() *cobra.Command {
-	engines := newEngineFlags(true)
-	format := newFormat()
-	var all bool
+	engines := conformEngines{list: engineList{value: engineAuto}}
+	format := choice{value: "text", names: []string{"text", "json", "junit"}}
+	var (
+		all              bool
+		baseline, output string
+	)
 	cmd := &cobra.Command{
 		Use:   "conform [PATH...]",
 		Short: "Check that an engine answers as the specification demands",
-		Long: `Conform puts conformance cases to an engine and compares its answers with the
+		Long: `Conform puts conformance cases to engines and compares their answers with the
 wanted ones. A PATH is a case file or a folder of them; without one, the cases
 that are built in are taken. The exit code is 1 if any answer differs.
 
 The engine auto compiles the policies as they are used, so it is asked each case
 several times: OPA answers at first, and a table where there is one later on. A
 case counts once, and fails if any of its answers differs. The other engines
-are asked once.`,
+are asked once.
+
+The engine wasm is the WebAssembly build of the policies, evaluated in this
+process. The engine url=URL is a server with OPA's Data API, such as a stock OPA
+with the policies; it is asked at URL/v1/data/gate/call/decision and
+URL/v1/data/gate/skill/decision. Both see documents as they are written, and
+decide calls and skills only: a document that breaks its schema they must deny,
+and cases of which they cannot be asked are counted as not asked.
+
+A server may want credentials: a user and password in the URL, or a bearer
+token in the file that --url-token-file names or in the environment variable
+` + tokenVariable + `. Neither is ever shown.
+
+A case that an engine is known to answer otherwise stands in a baseline, with
+the reason. It is shown as a known gap and is no failure. An entry that is not
+true, or no longer, is one:
+
+  {"gaps": [{"engine": "wasm", "file": "transforms.json", "case": "2^64", "reason": "…"}]}`,
 		Example: `  opa-gate conform
-  opa-gate conform --engine auto,opa,native
+  opa-gate conform --engine auto,opa,native,wasm
+  opa-gate conform --engine native,url=http://localhost:8181
   opa-gate conform --policies ./policies --all
-  opa-gate conform --format json my-cases/`,
+  opa-gate conform --format junit --output report.xml my-cases/`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			suite, err := loadCases(args)
 			if err != nil {
 				return err
 			}
-			var results []conformance
-			failed := false
-			names := strings.Split(engines.engine.value, ",")
-			for i, name := range names {
-				if slices.Contains(names[:i], name) {
-					continue
-				}
-				engine, err := engines.open(cmd.Context(), name)
-				if err != nil {
-					return err
-				}
-				c := conform(cmd.Context(), name, engine, suite)
-				failed = failed || !c.OK
-				results = append(results, c)
-			}
-			if err := writeConformance(cmd.OutOrStdout(), results, !failed, format.value == "json", all); err != nil {
+			known, err := readBaseline(cmd, baseline)
+			if err != nil {
 				return err
 			}
-			if failed {
+			asked, err := engines.open(cmd)
+			if err != nil {
+				return err
+			}
+			report := conformance.Run(cmd.Context(), suite, known, asked...)
+			if err := writeConformance(cmd, report, format.value, output, all); err != nil {
+				return err
+			}
+			if !report.OK {
 				return exit(exitCheck)
 			}
 			return nil
 		},
 	}
-	engines.add(cmd, "whose answers are checked: the policies', compiled as they are used or always by OPA, "+
-		"the native reference's, or those of opa and native both, which must agree; or a list, one after the other")
-	format.add(cmd, "format", "how the report is written; json has every difference")
-	cmd.Flags().BoolVar(&all, "all", false, "show every difference, not only the first "+strconv.Itoa(firstDifferences))
+	engines.add(cmd)
+	format.add(cmd, "format", "how the report is written; json and junit have every difference")
+	cmd.Flags().BoolVar(&all, "all", false, "show every difference, not only the first "+strconv.Itoa(conformance.FirstDifferences))
+	cmd.Flags().StringVar(&baseline, "baseline", "", "the known gaps of engines are in `FILE`, JSON or YAML")
+	cmd.Flags().StringVar(&output, "output", "", "write the report to `FILE`, and nothing to the standard output")
 	return cmd
 }
 
@@ -81,133 +91,52 @@ func loadCases(paths []string) (fixtures.Suite, error) {
 	return fixtures.LoadPaths(paths)
 }
 
-// A conformance is how one engine did.
-type conformance struct {
-	Engine string `json:"engine"`
-	OK     bool   `json:"ok"`
-	Total  int    `json:"total"`
-	Failed int    `json:"failed"`
-	fixtures.Report
-	Differences []difference `json:"differences"` // in place of the report's
-}
-
-// A difference is a case that failed.
-type difference struct {
-	fixtures.Difference
-	Again bool `json:"again,omitempty"` // the first answer was right
-}
-
-// autoRounds is how often a case is put to the engine that compiles policies as
-// they are used. Its very first call leaves no trace, the first of a kind fills
-// a table, and only what comes behind them is answered from it.
-const autoRounds = 3
-
-// conform puts a suite to an engine.
-func conform(ctx context.Context, name string, engine evaluator.Engine, suite fixtures.Suite) conformance {
-	rounds := 1
-	if name == engineAuto {
-		rounds = autoRounds
+func readBaseline(cmd *cobra.Command, file string) (*conformance.Baseline, error) {
+	if !cmd.Flags().Changed("baseline") {
+		return nil, nil
 	}
-	c := conformance{Engine: name, Differences: []difference{}}
-	type id struct{ file, name string }
-	failed := map[id]bool{}
-	for round := range rounds {
-		report := fixtures.Run(ctx, evaluator.Documents{Engine: engine}, suite)
-		if round == 0 {
-			c.Report = report
-		}
-		if c.Stopped == "" {
-			c.Stopped = report.Stopped
-		}
-		for _, d := range report.Differences {
-			if key := (id{d.File, d.Case}); !failed[key] {
-				failed[key] = true
-				c.add(d, round > 0)
-			}
-		}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--baseline: %w", err)
 	}
-	c.OK = c.Report.OK() && len(c.Differences) == 0
-	c.Total, c.Failed = c.Report.Total()
-	return c
+	b, err := conformance.ParseBaseline(file, text)
+	if err != nil {
+		return nil, fmt.Errorf("--baseline: %w", err)
+	}
+	return b, nil
 }
 
-// add adds the difference of a case that has none yet. Those of the first round
-// are in the counts already.
-func (c *conformance) add(d fixtures.Difference, again bool) {
-	c.Differences = append(c.Differences, difference{d, again})
-	for i := range c.Counts {
-		if again && c.Counts[i].Kind == d.Kind {
-			c.Counts[i].Failed++
-		}
-	}
-}
-
-func writeConformance(w io.Writer, results []conformance, ok, asJSON, all bool) error {
-	out := bufio.NewWriterSize(w, bufferSize)
-	if asJSON {
-		text, err := encode(struct {
-			OK      bool          `json:"ok"`
-			Engines []conformance `json:"engines"`
-		}{ok, results})
+// writeConformance writes the report to a file, or, if none is named, to the
+// standard output.
+func writeConformance(cmd *cobra.Command, r *conformance.Report, format, file string, all bool) (err error) {
+	w := cmd.OutOrStdout()
+	if cmd.Flags().Changed("output") {
+		f, err := os.Create(file)
 		if err != nil {
-			return err
+			return fmt.Errorf("--output: %w", err)
 		}
-		_, _ = out.Write(text)
-		return out.Flush()
+		err = writeConformReport(f, r, format, all)
+		if closeErr := f.Close(); err == nil {
+			err = closeErr
+		}
+		if err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+		return nil
 	}
-	p := &printer{Writer: out, colour: wantsColour(w)}
-	for i := range results {
-		results[i].print(p, all)
-	}
-	return out.Flush()
+	return writeConformReport(w, r, format, all)
 }
 
-func (c *conformance) print(p *printer, all bool) {
-	const width = 11 // "redeclare" and two blanks
-	_, _ = p.WriteString(c.Engine + "\n")
-	for _, n := range c.Counts {
-		_, _ = p.WriteString("  ")
-		pad(p, string(n.Kind), width)
-		_, _ = p.WriteString(result(n.Total, n.Failed) + "\n")
-	}
-	_, _ = p.WriteString("  ")
-	pad(p, "total", width)
-	text, c1 := result(c.Total, c.Failed), green
-	if !c.OK {
-		c1 = red
-	}
-	p.paint(c1, text, 0)
-	_ = p.WriteByte('\n')
-	if c.Stopped != "" {
-		_, _ = p.WriteString("  stopped: " + wire.Printable(c.Stopped) + "\n")
-	}
-	shown := c.Differences
-	if !all && len(shown) > firstDifferences {
-		shown = shown[:firstDifferences]
-	}
-	for _, d := range shown {
-		again := ""
-		if d.Again {
-			again = ", when it was asked again"
-		}
-		_, _ = p.WriteString("\n  " + wire.Printable(d.File) + ": " + wire.Printable(d.Case) + " (" + string(d.Kind) + again + ")\n")
-		for _, part := range []struct {
-			label string
-			value json.RawMessage
-		}{{"input", d.Input}, {"want", d.Want}, {"got", d.Got}} {
-			p.detail(part.label, compact(part.value))
-		}
-	}
-	if more := len(c.Differences) - len(shown); more > 0 {
-		_, _ = p.WriteString("\n  and " + strconv.Itoa(more) + " more; --all shows them\n")
+func writeConformReport(w io.Writer, r *conformance.Report, format string, all bool) error {
+	switch format {
+	case "json":
+		return r.WriteJSON(w)
+	case "junit":
+		return r.WriteJUnit(w)
+	default:
+		return r.WriteText(w, &conformance.TextOptions{All: all, Colour: wantsColour(w)})
 	}
 }
 
-// result words how many cases ran and how many of them failed.
-func result(total, failed int) string {
-	text := counted(total, "case", "cases")
-	if failed > 0 {
-		text += ", " + strconv.Itoa(failed) + " failed"
-	}
-	return text
-}
+// defaultURLTimeout is how long one question to a server may take.
+const defaultURLTimeout = 10 * time.Second

@@ -41,8 +41,7 @@ func newEdition(body []byte, b *bundle.Bundle, now time.Time) *edition {
 	}
 	s.roots = slices.Sorted(slices.Values(*s.manifest.Roots))
 	s.manifest.WasmResolvers = nil
-	s.patchable = len(b.Signatures.Signatures) == 0 && b.Signatures.Plugin == "" &&
-		len(b.WasmModules) == 0 && len(b.PlanModules) == 0 && len(b.Manifest.WasmResolvers) == 0 &&
+	s.patchable = len(b.WasmModules) == 0 && len(b.PlanModules) == 0 && len(b.Manifest.WasmResolvers) == 0 &&
 		!slices.ContainsFunc(s.roots, func(root string) bool { return strings.ContainsAny(root, "~%") })
 	s.policies = policySum(b)
 	s.size = dataSize(b.Data)

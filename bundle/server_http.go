@@ -118,7 +118,8 @@ const statusGone = 499
 // await waits until there is something that the client does not have, for some
 // time, and returns what is served then. Held is false if there is no room to
 // wait: a client that is told at once that there is nothing new asks again at
-// once.
+// once. A client that lists the tags of what it had before has asked not to be
+// sent that again either, and waits.
 func (s *Server) await(ctx context.Context, a *answer, b *shelf, client condition, wait time.Duration) (e *edition, held bool) {
 	e, changed := b.now()
 	if wait <= 0 || s.ending() || e != nil && !client.met(e.etag) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing/fstest"
@@ -119,6 +120,20 @@ func bare(err error) error {
 	return err
 }
 
+// rulesPlace is a line of a file of rules in a message.
+var rulesPlace = regexp.MustCompile(`[^\s:;"]+\.rego:[0-9]`)
+
+// located writes a message in which files are named such that they can be opened
+// from where the program runs.
+func (l *look) located(dir, text string) string {
+	return rulesPlace.ReplaceAllStringFunc(text, func(place string) string {
+		if file, _, _ := strings.Cut(place, ":"); l.tree[file] == nil {
+			return place
+		}
+		return filepath.Join(dir, filepath.FromSlash(place))
+	})
+}
+
 // edition makes what is served of a look: it builds and tests a directory, and
 // reads a file to see that an OPA can use it.
 func (l *look) edition(ctx context.Context, name string, build BuildOptions, skipTests bool) (*edition, error) {
@@ -131,7 +146,8 @@ func (l *look) edition(ctx context.Context, name string, build BuildOptions, ski
 		}
 		body = built.Bytes
 	}
-	if _, err := unpack(body); err != nil {
+	files, err := unpack(body)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	b, err := bundle.NewReader(bytes.NewReader(body)).
@@ -143,12 +159,16 @@ func (l *look) edition(ctx context.Context, name string, build BuildOptions, ski
 	case l.tree == nil:
 		err = usable(&b)
 	case !skipTests:
-		err = passTests(ctx, name, l.tree, b.Data)
+		err = passTests(ctx, l.tree, b.Data)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return newEdition(body, &b, time.Now()), nil
+	e := newEdition(body, &b, time.Now())
+	if slices.ContainsFunc(files, func(f file) bool { return bundle.IsSignaturesFile(f.name) }) {
+		e.patchable = false // a patch has no signature; the reader, which verifies nothing, does not tell
+	}
+	return e, nil
 }
 
 // usable tells why an OPA that is given a bundle file could not use it.
@@ -176,7 +196,7 @@ const (
 
 // passTests passes the tests in a tree of policies with the data of what was built
 // of it. Without a test there is nothing to be said against them.
-func passTests(ctx context.Context, dir string, tree fs.FS, data map[string]any) error {
+func passTests(ctx context.Context, tree fs.FS, data map[string]any) error {
 	modules := map[string]*ast.Module{}
 	any := false
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -211,11 +231,11 @@ func passTests(ctx context.Context, dir string, tree fs.FS, data map[string]any)
 	if err != nil {
 		return fmt.Errorf("the tests do not compile: %w", err)
 	}
-	return failedTests(ctx, dir, results)
+	return failedTests(ctx, results)
 }
 
 // failedTests waits for the results of tests, and names the first that fail.
-func failedTests(ctx context.Context, dir string, results <-chan *tester.Result) error {
+func failedTests(ctx context.Context, results <-chan *tester.Result) error {
 	count := 0
 	var failed []*tester.Result
 	for r := range results {
@@ -235,7 +255,7 @@ func failedTests(ctx context.Context, dir string, results <-chan *tester.Result)
 	})
 	e := &TestsFailedError{Tests: count}
 	for _, r := range failed {
-		t := FailedTest{Name: r.Package + "." + r.Name, File: filepath.Join(dir, filepath.FromSlash(r.Location.File)), Line: r.Location.Row}
+		t := FailedTest{Name: r.Package + "." + r.Name, File: r.Location.File, Line: r.Location.Row}
 		if r.Error != nil {
 			t.Problem = r.Error.Error()
 		}
@@ -247,7 +267,7 @@ func failedTests(ctx context.Context, dir string, results <-chan *tester.Result)
 // A FailedTest is a test of policies that did not pass.
 type FailedTest struct {
 	Name    string // such as data.gate.call_test.test_veto
-	File    string
+	File    string // within the policies, with slashes
 	Line    int
 	Problem string // "" if an expression was not true
 }

@@ -495,3 +495,28 @@ func TestServerOptions(t *testing.T) {
 		}
 	}
 }
+
+func TestGivenDeltas(t *testing.T) {
+	g := newGivenDeltas()
+	if !g.first("10.0.0.1:1", "gate", "a", "b") || g.first("10.0.0.1:1", "gate", "a", "b") {
+		t.Error("a connection is to get a delta once")
+	}
+	if !g.first("10.0.0.1:1", "gate", "b", "c") || !g.first("10.0.0.1:1", "other", "a", "b") {
+		t.Error("a connection is to get another delta")
+	}
+	n := 0
+	for port := range 1000 {
+		if g.first(fmt.Sprintf("10.0.0.2:%d", port), "gate", "a", "b") {
+			n++
+		}
+	}
+	if n != givenByHost {
+		t.Errorf("a host that makes a connection each time got a delta %d times, want %d", n, givenByHost)
+	}
+	for i := range 2 * maxGiven {
+		g.first(fmt.Sprint(i), "gate", "a", "b")
+	}
+	if len(g.count) > maxGiven {
+		t.Errorf("%d are remembered", len(g.count))
+	}
+}

@@ -78,25 +78,36 @@ func (s *Server) keep(ctx context.Context, b *shelf) {
 	}
 }
 
-// watchTree watches a directory and those in it, or the directory of a file. What
-// stands in its place later is seen from the directory above. What cannot be
-// watched is left to the look that is taken now and then.
+// watchTree watches a directory and those in it, or the directory of a file, and
+// nothing else any more. What stands in its place later is seen from the directory
+// above. What cannot be watched is left to the look that is taken now and then.
 func watchTree(w *fsnotify.Watcher, name string) {
-	_ = w.Add(filepath.Dir(filepath.Clean(name)))
-	info, err := os.Stat(name)
-	if err != nil || !info.IsDir() {
-		return
-	}
-	_ = filepath.WalkDir(name, func(file string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil || !entry.IsDir():
-			return nil
-		case file != name && strings.HasPrefix(entry.Name(), "."):
-			return fs.SkipDir
+	above := filepath.Dir(filepath.Clean(name))
+	want := map[string]bool{above: true}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		top, err := filepath.EvalSymlinks(name) // a walk does not follow a link
+		if err != nil {
+			top = name
 		}
-		_ = w.Add(file)
-		return nil
-	})
+		_ = filepath.WalkDir(top, func(dir string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil || !entry.IsDir():
+				return nil
+			case dir != top && strings.HasPrefix(entry.Name(), "."):
+				return fs.SkipDir
+			}
+			want[dir] = true
+			return nil
+		})
+	}
+	for _, dir := range w.WatchList() {
+		if !want[dir] {
+			_ = w.Remove(dir)
+		}
+	}
+	for dir := range want {
+		_ = w.Add(dir)
+	}
 }
 
 // concerns reports whether a change can be one of the bundle at a path. Above it
@@ -145,7 +156,7 @@ func (s *Server) refresh(ctx context.Context, b *shelf) {
 		}
 		b.looked, b.sum = true, l.sum
 		if err != nil {
-			s.refuse(b, &failure{at: time.Now(), text: err.Error(), files: l.sum})
+			s.refuse(b, &failure{at: time.Now(), text: l.located(b.path, err.Error()), files: l.sum})
 			return
 		}
 		s.publish(b, e)

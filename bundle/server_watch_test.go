@@ -1,11 +1,13 @@
 package bundle
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestServerFollowsADirectory(t *testing.T) {
@@ -53,9 +55,9 @@ func TestServerFollowsADirectory(t *testing.T) {
 	served("a file in a new directory is served")
 
 	write(t, dir, "gate/more/more.rego", "package gate.more\n\nx := ]\n")
-	refused("what does not parse", filepath.Join(dir)+":", "gate/more/more.rego:3")
+	refused("what does not parse", filepath.Join(dir, "gate/more/more.rego")+":3:")
 	write(t, dir, "gate/more/more.rego", "package gate.more\n\nx := input.tool.nmae\n")
-	refused("a misspelt path", "gate/more/more.rego:3", "nmae")
+	refused("a misspelt path", filepath.Join(dir, "gate/more/more.rego")+":3:", "nmae")
 	write(t, dir, "gate/limits/data.json", limits(5000))
 	write(t, dir, "gate/more/more.rego", "package gate.more\n\nx := 2\n")
 	refused("what fails its tests", filepath.Join(dir, "gate/limits/limits_test.rego")+":3", "data.gate.limits_test.test_limit", "1 of ")
@@ -169,6 +171,35 @@ func TestServerFollowsAVolume(t *testing.T) {
 	first := r.one()
 	link("..2", "..data")
 	eventually(t, "the other version is served", func() bool { return r.one().ETag != first.ETag && r.one().Error == "" })
+}
+
+// TestServerFollowsALink has a link lead to one directory and then to another, in
+// each of which files change.
+func TestServerFollowsALink(t *testing.T) {
+	one, two := policyDir(t), policyDir(t)
+	write(t, two, "gate/limits/data.json", limits(2))
+	top := t.TempDir()
+	link := filepath.Join(top, "current")
+	lead := func(to string) {
+		t.Helper()
+		if err := os.Symlink(to, link+".new"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(link+".new", link); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead(one)
+	r := serve(t, ServerOptions{Bundles: gateOf(link), Rescan: time.Hour})
+	for i, change := range []func(){
+		func() { write(t, one, "gate/limits/data.json", limits(3)) },
+		func() { lead(two) },
+		func() { write(t, two, "gate/limits/data.json", limits(4)) },
+	} {
+		tag := r.one().ETag
+		change()
+		eventually(t, fmt.Sprintf("change %d is served", i), func() bool { return r.one().ETag != tag })
+	}
 }
 
 // TestServerLooksAgain looks at files as it is done now and then, with nothing that

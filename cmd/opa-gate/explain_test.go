@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -188,6 +190,29 @@ func TestExplainInterrupted(t *testing.T) {
 	}
 	if stdout.Len() > 0 || stderr.String() != "opa-gate: interrupted before every kind of call was looked at\n" {
 		t.Errorf("stdout %q, stderr %q", &stdout, &stderr)
+	}
+}
+
+// What was rewritten before the interruption is told.
+func TestCheckInterrupted(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "call.rego")
+	if err := os.WriteFile(file, []byte("package gate.call\n\ndecision   :=   {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stdout, stderr bytes.Buffer
+	root := newRoot()
+	root.SetArgs([]string{"policy", "check", "--fix", dir})
+	root.SetOut(&stdout)
+	root.SetErr(&stderr)
+	var code exitError
+	if err := root.ExecuteContext(ctx); !errors.As(err, &code) || code != exitInterrupted {
+		t.Errorf("got %v, want exit code %d", err, exitInterrupted)
+	}
+	if want := "opa-gate: interrupted before everything was looked at\n" + file + ": formatted\n"; stdout.Len() > 0 || stderr.String() != want {
+		t.Errorf("stdout %q, stderr %q, want %q", &stdout, &stderr, want)
 	}
 }
 

@@ -146,6 +146,14 @@ func kinds(n int) string {
 	return grouped(n) + " kinds of call"
 }
 
+// manyOf counts what there can be many of.
+func manyOf(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(n) + " " + one + "s"
+}
+
 // grouped writes a number with a comma every three digits.
 func grouped(n int) string {
 	text := strconv.Itoa(n)

@@ -103,10 +103,10 @@ the tier and a person's approval.
 			return writeReport(cmd.OutOrStdout(), report, format.value == "json", all)
 		},
 	}
-	cmd.Flags().BoolVar(&engine, "engine", false, "tell which calls are answered from a table, and which rules prevent it")
-	cmd.Flags().BoolVar(&all, "all", false, "with --engine, list every rule, not only those that are not simply compiled")
+	cmd.Flags().BoolVar(&engine, "engine", false, "tell which calls a table answers, and which rules prevent it")
+	cmd.Flags().BoolVar(&all, "all", false, "with --engine, list every rule")
 	cmd.Flags().StringVar(&system, "system", "", "the `NAME` of the system in sentences for a person")
-	format.add(cmd, "format", "how the explanation or report is written; of a report, json has every rule")
+	format.add(cmd, "format", "how the explanation or report is written")
 	addPolicies(cmd, &dir)
 	return cmd
 }

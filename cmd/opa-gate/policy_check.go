@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -90,7 +91,11 @@ func writeFindings(cmd *cobra.Command, r *analysis.CheckResult, dir string, asJS
 	}
 	verdict, c := checkVerdict(r.Findings)
 	p.paint(c, verdict, 0)
-	_, _ = p.WriteString(" in " + wire.Printable(dir) + "\n")
+	_, _ = p.WriteString(" in " + wire.Printable(dir))
+	if slices.ContainsFunc(r.Findings, func(f analysis.Finding) bool { return f.Code == analysis.CodeUnformatted }) {
+		_, _ = p.WriteString("; --fix rewrites what is not formatted")
+	}
+	_ = p.WriteByte('\n')
 	return p.Flush()
 }
 

@@ -66,7 +66,7 @@ that cannot be loaded.`,
 		},
 	}
 	format.add(cmd, "format", "how the difference is written")
-	failOn.add(cmd, "fail-on", "exit with 1 if there is a change that permits more (widening), less, or says the same in other words")
+	failOn.add(cmd, "fail-on", "exit with 1 if there is such a change: more is permitted, less, or only words differ")
 	return cmd
 }
 

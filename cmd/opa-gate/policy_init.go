@@ -34,18 +34,15 @@ DIR is made if it does not exist. If it holds anything, nothing is written.`,
 			p.title("next")
 			ask := "opa-gate decide --policies " + quoted(args[0]) + " call.json"
 			for _, step := range []struct{ command, does string }{
-				{"check", "after each change: it compiles, is formatted, answers with decisions"},
-				{"test", "run the tests, and see what they leave out"},
-				{"verify", "hold every decision there is against the invariants"},
+				{"check", "find what is wrong with them"},
+				{"test", "run their tests, and see what no test reaches"},
+				{"verify", "hold every decision against the invariants"},
+				{"diff builtin", "see which calls they answer differently"},
 				{"watch", "all of that each time a file is saved"},
 			} {
-				for _, other := range cmd.Parent().Commands() {
-					if other.Name() == step.command {
-						next(p, "opa-gate policy "+step.command+" "+quoted(args[0]), len(ask), step.does)
-					}
-				}
+				next(p, "opa-gate policy "+step.command+" "+quoted(args[0]), len(ask), step.does)
 			}
-			next(p, ask, len(ask), "ask them")
+			next(p, ask, len(ask), "decide a call with them")
 			return p.Flush()
 		},
 	}

@@ -72,7 +72,7 @@ could not be run: wrong usage, or policies that do not compile.`,
 	}
 	cmd.Flags().StringVar(&opts.Run, "run", "", "run only the tests whose data.PACKAGE.NAME the `REGEX` matches")
 	cmd.Flags().BoolVar(&all, "all", false, "list every test, and every decision that no test asks for")
-	format.add(cmd, "format", "how the report is written; json has everything")
+	format.add(cmd, "format", "how the report is written; json has all of it")
 	return cmd
 }
 
@@ -252,12 +252,15 @@ func printDecisions(p *printer, d *analysis.TestedDecisions, all bool) {
 	_ = p.WriteByte('\n')
 	p.paint(c, fmt.Sprintf("%.0f %% of the decisions are asked for: %d of %d classes, by %s", d.Percent, d.Touched, d.Total, counted(d.Calls, "call", "calls")), 0)
 	_ = p.WriteByte('\n')
-	note := "A class is one origin, taint, verdict of the hook and answer; a test that asks for data.gate.call.decision touches it."
+	note := []string{"A class is one origin, taint, verdict of the hook and answer. A test touches it that",
+		"asks for data.gate.call.decision with a call of it."}
 	if d.Parts > 0 {
-		note += fmt.Sprintf(" %s shown to other rules only.", counted(d.Parts, "more call is", "more calls are"))
+		note[1] += fmt.Sprintf(" Not counted: %s, put to other rules.", counted(d.Parts, "call", "calls"))
 	}
-	p.paint(faint, note, 0)
-	_ = p.WriteByte('\n')
+	for _, line := range note {
+		p.paint(faint, line, 0)
+		_ = p.WriteByte('\n')
+	}
 	rows := map[string][2]int{}
 	var origins []string
 	var left []analysis.DecisionClass

@@ -144,7 +144,7 @@ func printVerification(p *printer, v *analysis.Verification) {
 	if broken == 0 {
 		p.paint(green, fmt.Sprintf("All %d invariants hold for %s.", len(v.Invariants), scope), 0)
 	} else {
-		p.paint(red, fmt.Sprintf("%d of %d invariants do not hold for %s.", broken, len(v.Invariants), scope), 0)
+		p.paint(red, doNotHold(broken, len(v.Invariants))+" for "+scope+".", 0)
 	}
 	_ = p.WriteByte('\n')
 	for i := range v.Invariants {
@@ -167,11 +167,19 @@ func printVerification(p *printer, v *analysis.Verification) {
 	}
 }
 
+func doNotHold(broken, all int) string {
+	verb := "do"
+	if broken == 1 {
+		verb = "does"
+	}
+	return fmt.Sprintf("%d of %d invariants %s not hold", broken, all, verb)
+}
+
 func printBreach(p *printer, in *analysis.Invariant) {
 	b := in.Breach
 	p.paint(red, "broken", 8)
 	_, _ = p.WriteString(wire.Printable(in.Title) + "\n")
-	p.detail("problem", fmt.Sprintf("%s (%s)", b.Problem, counted(b.Inputs, "input", "inputs")))
+	p.detail("problem", fmt.Sprintf("%s (%s)", b.Problem, manyOf(b.Inputs, "input")))
 	p.detail("document", string(b.Document))
 	p.detail("answer", string(b.Answer))
 	if b.Against != nil {

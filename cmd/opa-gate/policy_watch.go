@@ -37,10 +37,9 @@ under two seconds for the built-in policies
     decision depends on what changed, nothing is asked.
 
 It says how many of the kinds of call these are, and how many of the documents
-there was time for. Afterwards, until the next save,
-it verifies the state as policy verify does, over every kind of call, and finds
-the whole difference from the state before, as policy diff does; --quick leaves
-this out.
+there was time for. Afterwards, until the next save, it verifies the state as
+policy verify does, over every kind of call, and finds the whole difference from
+the state before, as policy diff does; --quick leaves this out.
 
 A state is good if nothing was found to be wrong with it, warnings aside. One that
 the whole verification refuses is not good any more.
@@ -81,8 +80,8 @@ is not, 2 wrong usage or a directory that cannot be read.`,
 		},
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "look once, and exit with 0 or 1")
-	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out what is verified and compared as a whole")
-	cmd.Flags().DurationVar(&opts.Budget, "time", time.Second, "how long documents are put to the policies after each save")
+	cmd.Flags().BoolVar(&opts.Quick, "quick", false, "leave out the whole verification and difference")
+	cmd.Flags().DurationVar(&opts.Budget, "time", time.Second, "ask the policies for so long after each save")
 	cmd.Flags().StringSliceVar(&opts.Allow, "allow", nil, "let rules call these `BUILT-INS`, separated by commas")
 	format.add(cmd, "format", "how events are written")
 	return cmd
@@ -292,7 +291,14 @@ func printQuick(p *printer, q *analysis.WatchQuick) {
 			broken++
 		}
 	}
-	looked := fmt.Sprintf("%s and %s", grouped(q.Calls)+" calls", grouped(q.Skills)+" skills")
+	var asked []string
+	if q.Calls > 0 || q.Skills == 0 {
+		asked = append(asked, manyOf(q.Calls, "call"))
+	}
+	if q.Skills > 0 {
+		asked = append(asked, manyOf(q.Skills, "skill"))
+	}
+	looked := " for " + strings.Join(asked, " and ") + " looked at"
 	switch {
 	case q.Calls+q.Skills == 0 && q.Left != "":
 		watchStep(p, yellow, "verify", "nothing was asked: "+q.Left)
@@ -301,9 +307,9 @@ func printQuick(p *printer, q *analysis.WatchQuick) {
 		watchStep(p, green, "verify", "no decision and no invariant depends on what changed")
 		return
 	case broken > 0:
-		watchStep(p, red, "verify", fmt.Sprintf("%d of %d invariants do not hold for %s looked at", broken, len(q.Invariants), looked))
+		watchStep(p, red, "verify", doNotHold(broken, len(q.Invariants))+looked)
 	default:
-		watchStep(p, green, "verify", fmt.Sprintf("%d invariants hold for %s looked at", len(q.Invariants), looked))
+		watchStep(p, green, "verify", counted(len(q.Invariants), "invariant holds", "invariants hold")+looked)
 	}
 	if q.Kinds > 0 {
 		note := fmt.Sprintf("%s of %s kinds of call", grouped(q.Kinds), grouped(q.OfKinds))
@@ -317,6 +323,7 @@ func printQuick(p *printer, q *analysis.WatchQuick) {
 	for i := range q.Invariants {
 		if q.Invariants[i].Breach != nil {
 			printBreach(p, &q.Invariants[i])
+			_ = p.WriteByte('\n')
 		}
 	}
 	if q.Since != nil {
@@ -334,10 +341,10 @@ func printQuickChanges(p *printer, q *analysis.WatchQuick) {
 	case q.Compared == 0:
 		return
 	case changed == 0:
-		watchStep(p, green, "diff", fmt.Sprintf("all %s are answered as at %s", grouped(q.Compared), since))
+		watchStep(p, green, "diff", fmt.Sprintf("all of %s are answered as at %s", manyOf(q.Compared, "document"), since))
 		return
 	}
-	watchStep(p, yellow, "diff", fmt.Sprintf("%s of %s are answered differently than at %s", grouped(changed), grouped(q.Compared), since))
+	watchStep(p, yellow, "diff", fmt.Sprintf("%s of %s are answered differently than at %s", grouped(changed), manyOf(q.Compared, "document"), since))
 	for _, c := range q.Changes {
 		turn := c.From + " → " + c.To
 		if c.From == c.To {
@@ -352,7 +359,7 @@ func printQuickChanges(p *printer, q *analysis.WatchQuick) {
 		}
 		_, _ = p.WriteString(strings.Repeat(" ", 10))
 		p.paint(colour, string(c.Direction), 10)
-		_, _ = p.WriteString(wire.Printable(fmt.Sprintf("%s: %s, e.g. %s", turn, counted(c.Inputs, c.Kind, c.Kind+"s"), c.Example)) + "\n")
+		_, _ = p.WriteString(wire.Printable(fmt.Sprintf("%s: %s, e.g. %s", turn, manyOf(c.Inputs, c.Kind), c.Example)) + "\n")
 	}
 }
 

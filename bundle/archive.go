@@ -83,7 +83,7 @@ func unpack(text []byte) ([]file, error) {
 		}
 		files = append(files, file{name, buf.Bytes()})
 	}
-	if err := onlyZeros(bounded); err != nil {
+	if err := onlyZeros(bounded); err != nil || bounded.N <= 0 {
 		return nil, damaged(err)
 	}
 	if len(files) == 0 {

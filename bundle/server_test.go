@@ -146,9 +146,9 @@ func (r *rig) try(ctx context.Context, method, path string, headers ...string) (
 // eventually waits until something is so.
 func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after a minute still not: %s", what)
+			t.Fatalf("after two minutes still not: %s", what)
 		}
 	}
 }

@@ -148,6 +148,17 @@ func TestStockHoldsTheSuite(t *testing.T) {
 	for name, given := range map[string]string{"directory": dir, "bundle": build(t, compile.TargetRego)} {
 		t.Run(name, func(t *testing.T) { holdsWhole(t, startOPA(t, opa, given).Engine()) })
 	}
+	t.Run("other rules", func(t *testing.T) {
+		edited := t.TempDir()
+		if err := os.CopyFS(edited, policies.FS()); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, filepath.Join(edited, "gate", "taint", "taint.rego"), `+ facts.bit["mutate-external"] if`, "if")
+		r := Run(t.Context(), whole(t), nil, Of(evaluator.Native{}, "native", 1), startOPA(t, opa, edited).Engine())
+		if r.OK || !r.Engines[0].OK || r.Engines[1].Failed == 0 || len(r.Cases) != r.Engines[1].Failed {
+			t.Errorf("nobody noticed: %+v", r.Engines[1].Counts)
+		}
+	})
 	t.Run("its build in Node", func(t *testing.T) {
 		node := findNode(t)
 		file := filepath.Join(t.TempDir(), "bundle.tar.gz")

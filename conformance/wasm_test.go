@@ -58,8 +58,8 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// OPA's WebAssembly computes integers beyond 64 bits in another way than its
-// interpreter. No count of a skill may come to that.
+// OPA's WebAssembly computes with a library of its own, and some of its built-in
+// functions fail beyond 64 bits. No count of a skill may come to that.
 func TestWasmCounts(t *testing.T) {
 	w, err := NewWasm(t.Context(), nil)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 func newDecide() *cobra.Command {
-	engines := newEngineFlags(false)
+	engines := newEngineFlags()
 	format := newFormat()
 	var exitCode bool
 	cmd := &cobra.Command{

@@ -27,9 +27,8 @@ type engineFlags struct {
 	given    func(flag string) bool
 }
 
-func newEngineFlags(many bool) engineFlags {
-	return engineFlags{engine: choice{value: engineAuto, many: many,
-		names: []string{engineAuto, engineOPA, engineNative, engineBoth}}}
+func newEngineFlags() engineFlags {
+	return engineFlags{engine: choice{value: engineAuto, names: []string{engineAuto, engineOPA, engineNative, engineBoth}}}
 }
 
 // add makes them flags of cmd. About says what each engine does there.

@@ -11,7 +11,7 @@ import (
 )
 
 func newSkill() *cobra.Command {
-	engines := newEngineFlags(false)
+	engines := newEngineFlags()
 	format := newFormat()
 	var exitCode bool
 	cmd := &cobra.Command{

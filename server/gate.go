@@ -23,6 +23,7 @@ type policies struct {
 	bundles   map[string]opaserver.BundleInfo // by name, as decision logs want them
 	revision  string                          // of all bundles, as a header has it
 	since     time.Time
+	masked    bool // decision logs get the default mask
 }
 
 func newPolicies(ctx context.Context, store storage.Store, txn storage.Transaction, e *evaluator.Evaluator) (*policies, error) {
@@ -54,6 +55,7 @@ type gate struct {
 	complain     func(format string, args ...any) // of what goes wrong with them
 
 	active atomic.Pointer[policies]
+	counts *counts
 
 	mu        sync.Mutex
 	local     bool              // the policies are not from a bundle that OPA fetches
@@ -102,6 +104,9 @@ func (g *gate) refused(err error) {
 	g.mu.Lock()
 	g.refusal = &refusal{Error: err.Error(), At: g.now()}
 	g.mu.Unlock()
+	if g.counts != nil { // nil while the server is set up
+		g.counts.refusals.Inc()
+	}
 	g.complain("A change of the policies is %v", err)
 }
 

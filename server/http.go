@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/open-policy-agent/opa/v1/util"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opa-gate/opa-gate/wire"
 )
@@ -32,16 +33,19 @@ const RevisionHeader = "Opa-Gate-Revision"
 type route struct {
 	decide func(p *policies, ctx context.Context, doc []byte) ([]byte, error)
 	entry  string // the path of the rule that decides
+	counts func(c *counts) map[string]prometheus.Counter
 }
 
 var (
 	callRoute = route{
 		decide: func(p *policies, ctx context.Context, doc []byte) ([]byte, error) { return p.documents.Call(ctx, doc) },
 		entry:  "gate/call/decision",
+		counts: func(c *counts) map[string]prometheus.Counter { return c.calls },
 	}
 	skillRoute = route{
 		decide: func(p *policies, ctx context.Context, doc []byte) ([]byte, error) { return p.documents.Skill(ctx, doc) },
 		entry:  "gate/skill/decision",
+		counts: func(c *counts) map[string]prometheus.Counter { return c.skills },
 	}
 )
 
@@ -74,23 +78,32 @@ func (g *gate) handler(r route, events *events) http.HandlerFunc {
 			return
 		}
 		log := events.begin(req, p, r)
-		defer log.end()
 		w.Header().Set(RevisionHeader, p.revision)
 		if first := bytes.TrimLeft(body, " \t\r\n"); len(first) > 0 && first[0] == '[' {
 			g.answerAll(w, req, r, p, log, body)
 			return
 		}
-		answer, err := r.decide(p, req.Context(), body)
-		if err == nil {
-			err = log.decided(req.Context(), body, answer)
-		}
+		answer, err := g.decide(req.Context(), r, p, log, body)
 		if err != nil {
-			log.failed(req.Context(), body, err)
 			refuse(w, statusOf(err), problemOf(err))
 			return
 		}
 		write(w, http.StatusOK, append(answer, '\n'))
 	}
+}
+
+// decide decides, logs and counts one document.
+func (g *gate) decide(ctx context.Context, r route, p *policies, log *eventLog, doc []byte) ([]byte, error) {
+	answer, err := r.decide(p, ctx, doc)
+	if err == nil {
+		err = log.decided(ctx, doc, answer)
+	}
+	if err != nil {
+		answer = nil
+		log.failed(ctx, doc, err)
+	}
+	count(r.counts(g.counts), answer)
+	return answer, err
 }
 
 // answerAll answers an array.
@@ -99,7 +112,11 @@ func (g *gate) answerAll(w http.ResponseWriter, req *http.Request, r route, p *p
 	_, _ = d.ReadToken() // the bracket that was seen
 	out := make([]byte, 0, min(len(body)*2, 1<<20))
 	out = append(out, '[')
+	lines := lineCounter{text: body}
 	for i := 0; ; i++ {
+		if req.Context().Err() != nil {
+			return // nobody waits for the rest
+		}
 		if d.PeekKind() == ']' {
 			break
 		}
@@ -110,25 +127,18 @@ func (g *gate) answerAll(w http.ResponseWriter, req *http.Request, r route, p *p
 			return
 		}
 		if err != nil {
-			refuse(w, http.StatusBadRequest, problem{Line: 1 + bytes.Count(body[:at], []byte{'\n'}), Index: &i,
+			refuse(w, http.StatusBadRequest, problem{Line: lines.at(at), Index: &i,
 				Message: "expected an array of documents; element " + strconv.Itoa(i) + " is not JSON"})
 			return
 		}
 		if i > 0 {
 			out = append(out, ',')
 		}
-		answer, err := r.decide(p, req.Context(), doc)
-		if err == nil {
-			err = log.decided(req.Context(), doc, answer)
-		}
+		answer, err := g.decide(req.Context(), r, p, log, doc)
 		if err != nil {
-			if req.Context().Err() != nil {
-				return // nobody waits for the rest
-			}
-			log.failed(req.Context(), doc, err)
 			e := problemOf(err)
 			e.Index = &i
-			e.Line += bytes.Count(body[:d.InputOffset()-int64(len(doc))], []byte{'\n'})
+			e.Line += lines.at(d.InputOffset()-int64(len(doc))) - 1
 			answer = e.text()
 		}
 		out = append(out, answer...)
@@ -140,27 +150,42 @@ func (g *gate) answerAll(w http.ResponseWriter, req *http.Request, r route, p *p
 			return
 		}
 	}
-	refuse(w, http.StatusBadRequest, problem{Line: 1 + bytes.Count(body[:d.InputOffset()], []byte{'\n'}),
+	refuse(w, http.StatusBadRequest, problem{Line: lines.at(d.InputOffset()),
 		Message: "expected one document or one array of them, and nothing behind it"})
+}
+
+// A lineCounter tells the line of one offset after the other, going forward.
+type lineCounter struct {
+	text   []byte
+	seen   int64
+	before int // line breaks
+}
+
+func (l *lineCounter) at(offset int64) int {
+	l.before += bytes.Count(l.text[l.seen:offset], []byte{'\n'})
+	l.seen = offset
+	return l.before + 1
 }
 
 // readBody reads a request's body, which may be packed with gzip.
 func readBody(w http.ResponseWriter, req *http.Request) (body []byte, status int, err error) {
-	req.Body = http.MaxBytesReader(w, req.Body, maxBody)
+	var from io.Reader = http.MaxBytesReader(w, req.Body, maxBody)
+	var buf bytes.Buffer
 	if strings.Contains(req.Header.Get("Content-Encoding"), "gzip") {
-		body, err = util.ReadMaybeCompressedBody(req)
-	} else {
-		var buf bytes.Buffer
-		if n := req.ContentLength; n > 0 && n <= maxBody {
-			buf.Grow(int(n) + bytes.MinRead)
+		var z *gzip.Reader
+		if z, err = gzip.NewReader(from); err == nil {
+			from = io.LimitReader(z, maxBody+1)
 		}
-		_, err = buf.ReadFrom(req.Body)
-		body = buf.Bytes()
+	} else if n := req.ContentLength; n > 0 { // what is announced need not come
+		buf.Grow(int(min(n, 64<<10)) + bytes.MinRead)
 	}
+	if err == nil {
+		_, err = buf.ReadFrom(from)
+	}
+	body = buf.Bytes()
 	var tooLarge *http.MaxBytesError
-	var unpacked *util.BodyTooLargeError
 	switch {
-	case errors.As(err, &tooLarge), errors.As(err, &unpacked):
+	case errors.As(err, &tooLarge), len(body) > maxBody:
 		return nil, http.StatusRequestEntityTooLarge, fmt.Errorf("expected a body of at most %d bytes", maxBody)
 	case err != nil:
 		return nil, http.StatusBadRequest, fmt.Errorf("the body could not be read: %w", err)
@@ -251,13 +276,14 @@ func (g *gate) health(w http.ResponseWriter, _ *http.Request) {
 	write(w, status, append(text, '\n'))
 }
 
-// closed has OPA's own APIs that decide refuse as well while the policies are
-// stale. What tells of the state goes on.
+// closed has OPA's own APIs that decide refuse as well while no policies are
+// active, or stale ones. What tells of the state goes on, and so do writes.
 func (g *gate) closed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if decides(req.URL.Path) {
-			if _, _, stale := g.stale(); stale {
-				refuse(w, http.StatusServiceUnavailable, problem{Message: g.unavailable(g.active.Load())})
+		// Without a pattern nobody has looked yet at who asks.
+		if req.Pattern != "" && decides(req.Method, req.URL.Path) {
+			if why := g.unavailable(g.active.Load()); why != "" {
+				refuse(w, http.StatusServiceUnavailable, problem{Message: why})
 				return
 			}
 		}
@@ -265,9 +291,12 @@ func (g *gate) closed(next http.Handler) http.Handler {
 	})
 }
 
-// decides tells whether a path of OPA's evaluates policies.
-func decides(path string) bool {
-	if path == "/" {
+// decides tells whether a request of OPA's APIs evaluates policies.
+func decides(method, path string) bool {
+	switch {
+	case method == http.MethodPut || method == http.MethodPatch || method == http.MethodDelete:
+		return false
+	case path == "/":
 		return true
 	}
 	for _, api := range []string{"/v0/data", "/v1/data", "/v1/query", "/v1/compile"} {

@@ -89,6 +89,9 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 	m := rt.Manager
 	g.log = func(format string, args ...any) { m.Logger().Info(format, args...) }
 	g.complain = func(format string, args ...any) { m.Logger().Error(format, args...) }
+	if g.counts, err = newCounts(g, m.PrometheusRegister()); err != nil {
+		return nil, err
+	}
 	s.routes()
 	if c := m.GetConfig(); c.Bundles == nil && c.Bundle == nil && c.Discovery == nil {
 		if opts.Local == nil {
@@ -206,7 +209,10 @@ func activateLocal(ctx context.Context, store storage.Store, name string, text [
 func (s *Server) followBundles() {
 	m := s.runtime.Manager
 	s.gate.expect(nil, nil)
+	var mu sync.Mutex // what was told last must be what holds
 	attach := func() {
+		mu.Lock()
+		defer mu.Unlock()
 		p := bundleplugin.Lookup(m)
 		if p == nil {
 			return

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/plugins"
 	"github.com/open-policy-agent/opa/v1/storage"
 
@@ -78,20 +80,53 @@ func (s *guardedStore) take(txn storage.Transaction) (params *storage.Context, w
 }
 
 // look makes the policies that are in force once txn is committed. There are none
-// as long as nothing of the gate has come, and when OPA takes back the bundle that
-// brought them.
+// as long as nothing of the gate has come, and when OPA takes back a bundle that
+// they need: that cannot be refused, so what is left decides, or nothing does.
 func (g *gate) look(ctx context.Context, store storage.Store, txn storage.Transaction, params *storage.Context) (*policies, error) {
+	taken, err := g.takenBack(ctx, store, txn, params)
+	if err != nil {
+		return nil, err
+	}
+	next, err := g.made(ctx, store, txn, params)
+	if err != nil && taken {
+		g.complain("OPA took a bundle back, and what is left does not decide: %v", err)
+		return nil, nil
+	}
+	return next, err
+}
+
+// takenBack tells whether OPA takes back a bundle that was in force, as it does
+// when discovery no longer names it. It brings no compiler then, which it does
+// for each bundle that it activates.
+func (g *gate) takenBack(ctx context.Context, store storage.Store, txn storage.Transaction, params *storage.Context) (bool, error) {
+	before := g.active.Load()
+	if before == nil || params == nil || plugins.GetCompilerOnContext(params) != nil {
+		return false, nil
+	}
+	names, err := bundle.ReadBundleNamesFromStore(ctx, store, txn)
+	if err != nil && !storage.IsNotFound(err) {
+		return false, err
+	}
+	for name := range before.bundles {
+		if !slices.Contains(names, name) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// made makes policies of what is in the store.
+func (g *gate) made(ctx context.Context, store storage.Store, txn storage.Transaction, params *storage.Context) (*policies, error) {
 	modules, err := storedModules(ctx, store, txn)
 	if err != nil {
 		return nil, err
 	}
-	if err := maskByDefault(ctx, store, txn, params, modules); err != nil {
+	masked, err := maskByDefault(ctx, store, txn, params, modules)
+	if err != nil {
 		return nil, err
 	}
 	if !ofGate(modules) {
-		// A bundle that takes the place of another brings a compiler along. OPA
-		// has none when discovery takes a bundle away, and cannot be refused that.
-		if g.active.Load() == nil || plugins.GetCompilerOnContext(params) == nil {
+		if g.active.Load() == nil {
 			return nil, nil
 		}
 		return nil, errors.New("it would leave no policy in package gate or below it")
@@ -103,7 +138,11 @@ func (g *gate) look(ctx context.Context, store storage.Store, txn storage.Transa
 	if err := probe(ctx, e); err != nil {
 		return nil, err
 	}
-	return newPolicies(ctx, store, txn, e)
+	p, err := newPolicies(ctx, store, txn, e)
+	if err == nil {
+		p.masked = masked
+	}
+	return p, err
 }
 
 // ofGate tells whether a module is in package gate or below it.

@@ -42,7 +42,7 @@ var (
 	ErrTooLarge = notVerified("it is too large")
 
 	// ErrRegistry: the registry could not be asked, or refused.
-	ErrRegistry = errors.New("the registry")
+	ErrRegistry = errors.New("the registry did not do it")
 )
 
 // notVerified is an error that matches ErrNotVerified too.

@@ -16,6 +16,11 @@ import (
 	"github.com/opa-gate/opa-gate/bundle"
 )
 
+func sum(b []byte) []byte {
+	s := sha256.Sum256(b)
+	return s[:]
+}
+
 func mac(secret []byte, text string) []byte {
 	h := hmac.New(sha256.New, secret)
 	_, _ = h.Write([]byte(text))

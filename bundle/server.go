@@ -27,6 +27,8 @@ type ServerOptions struct {
 	// Build says how directories are built; its Dir and FS are not looked at.
 	Build     BuildOptions
 	SkipTests bool // serve policies that do not pass their own tests
+	// Verification, if set, is what bundle files must be signed with to be served.
+	Verification *VerificationKey
 
 	// Tokens: with one of them a client is let in. Without any, everybody is.
 	Tokens []string

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -136,35 +135,40 @@ func (l *look) located(dir, text string) string {
 
 // edition makes what is served of a look: it builds and tests a directory, and
 // reads a file to see that an OPA can use it.
-func (l *look) edition(ctx context.Context, name string, build BuildOptions, skipTests bool) (*edition, error) {
+func (l *look) edition(ctx context.Context, name string, opts *ServerOptions) (*edition, error) {
+	fail := func(err error) (*edition, error) { return nil, fmt.Errorf("%s: %w", name, err) }
 	body := l.body
 	if l.tree != nil {
+		build := opts.Build
 		build.Dir, build.FS = "", l.tree
 		built, err := Build(ctx, &build)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return fail(err)
 		}
 		body = built.Bytes
+	} else if opts.Verification != nil {
+		if _, err := Verify(body, opts.Verification); err != nil {
+			return fail(err)
+		}
 	}
 	files, err := unpack(body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
-	b, err := bundle.NewReader(bytes.NewReader(body)).
-		WithSkipBundleVerification(true).WithLazyLoadingMode(false).WithSizeLimitBytes(MaxFile).Read()
+	b, err := open(body)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
 	switch {
 	case l.tree == nil:
-		err = usable(&b)
-	case !skipTests:
+		err = usable(b)
+	case !opts.SkipTests:
 		err = passTests(ctx, l.tree, b.Data)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fail(err)
 	}
-	e := newEdition(body, &b, time.Now())
+	e := newEdition(body, b, time.Now())
 	if slices.ContainsFunc(files, func(f file) bool { return bundle.IsSignaturesFile(f.name) }) {
 		e.patchable = false // a patch has no signature; the reader, which verifies nothing, does not tell
 	}
@@ -173,9 +177,6 @@ func (l *look) edition(ctx context.Context, name string, build BuildOptions, ski
 
 // usable tells why an OPA that is given a bundle file could not use it.
 func usable(b *bundle.Bundle) error {
-	if b.Type() != bundle.SnapshotBundleType {
-		return fmt.Errorf("%w: it holds a patch alone, and an OPA that has nothing yet cannot use that", ErrDamaged)
-	}
 	modules := map[string]*ast.Module{}
 	for _, m := range b.Modules {
 		modules[m.Path] = m.Parsed

@@ -210,6 +210,27 @@ func TestStockOPAVerifies(t *testing.T) {
 	}
 }
 
+// TestStockOPAVerifiesWhatIsBuilt has the server sign what it builds of a directory.
+func TestStockOPAVerifiesWhatIsBuilt(t *testing.T) {
+	const secret = "a secret that the two share, of some length"
+	key, err := NewSigningKey(HS256, []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key.ID, key.Scope = "shared", "fleet"
+	dir := policyDir(t)
+	r := serve(t, ServerOptions{Bundles: gateOf(dir), Build: BuildOptions{Signing: key}})
+	opa := stockopa.Start(t, configFor(r.url, waits30, "signing: {keyid: shared, scope: fleet}")+
+		fmt.Sprintf("keys: {shared: {algorithm: HS256, key: %q}}\n", secret))
+	for n := range 3 {
+		write(t, dir, "gate/limits/data.json", limits(n))
+		reaches(t, opa, "gate/limits/n", nil, float64(n))
+	}
+	if strings.Contains(r.access.String(), `"kind":"delta"`) {
+		t.Error("a delta was sent, and nobody can verify one")
+	}
+}
+
 // TestStockOPAWithTLSAndToken has an OPA come in through both doors.
 func TestStockOPAWithTLSAndToken(t *testing.T) {
 	const token = "a-token-of-some-length"

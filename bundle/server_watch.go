@@ -144,7 +144,7 @@ func (s *Server) refresh(ctx context.Context, b *shelf) {
 		if b.looked && b.sum == l.sum {
 			return
 		}
-		e, err := l.edition(ctx, b.path, s.opts.Build, s.opts.SkipTests)
+		e, err := l.edition(ctx, b.path, &s.opts)
 		if ctx.Err() != nil {
 			return
 		}

@@ -146,6 +146,43 @@ func TestServerFollowsAFile(t *testing.T) {
 	eventually(t, "another one is served", func() bool { return r.one().ETag != first.ETag })
 }
 
+// TestServerVerifies serves no file that is not signed with the key.
+func TestServerVerifies(t *testing.T) {
+	const secret = "a secret that is long enough for HS256"
+	signing, err := NewSigningKey(HS256, []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	verification, err := NewVerificationKey(HS256, []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := builtFile(t, 1)
+	sign := func(key *SigningKey) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err == nil {
+			text, err = Sign(text, key)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Dir(file), filepath.Base(file), string(text))
+	}
+	r := serve(t, ServerOptions{Bundles: gateOf(file), Verification: verification})
+	if r.one().Ready || r.one().Error == "" {
+		t.Errorf("without a signature: %+v", r.one())
+	}
+	sign(signing)
+	eventually(t, "it is served with a signature", func() bool { return r.one().Ready && r.one().Error == "" })
+	other, err := NewSigningKey(HS256, []byte("another secret, which is not known"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sign(other)
+	eventually(t, "another signature is refused", func() bool { return r.one().Ready && r.one().Error != "" })
+}
+
 // TestServerFollowsAVolume swaps a directory as Kubernetes does: the files are
 // links through one that is replaced.
 func TestServerFollowsAVolume(t *testing.T) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Opens the page of a policy difference in headless Chromium. With a directory
-# it opens the pages in there, NAME.html beside NAME.json; without one, pages
-# made by hand. Whatever it installs from npm goes to a temporary place.
+# Opens pages of policy differences in headless Chromium: those made by hand,
+# and with a directory the pages in there too, NAME.html beside NAME.json.
+# Whatever it installs from npm goes to a temporary place.
 # It prints SKIP and why where there is no Chromium or Node.js to be had.
 set -euo pipefail
+more=${1:+$(cd "$1" && pwd)}
 cd "$(dirname "$0")"
 
 skip() { echo "SKIP the difference page in Chromium: $*"; exit 0; }
@@ -24,13 +25,10 @@ trap 'rm -rf "$work"' EXIT
 cp .npmrc package.json package-lock.json page.test.mjs "$work"
 (cd "$work" && npm ci --silent --ignore-scripts --cache "$work/cache" >"$work/npm.log" 2>&1) || skip "npm ci failed: $(tail -n 1 "$work/npm.log")"
 
-pages=${1:-}
-if [ -z "$pages" ]; then
-  pages=$work/pages
-  mkdir "$pages"
-  go run . "$pages"
-fi
-pages=$(cd "$pages" && pwd)
+pages=$work/pages
+mkdir "$pages"
+go run . "$pages"
+[ -z "$more" ] || cp "$more"/*.html "$more"/*.json "$pages"
 shots=${SHOTS:-$work/shots}
 mkdir -p "$shots"
 cd "$work"

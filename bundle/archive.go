@@ -9,6 +9,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // What a bundle may be at most. A small archive can unpack to a very large one.
@@ -64,7 +65,7 @@ func unpack(text []byte) ([]file, error) {
 			continue
 		case header.Typeflag != tar.TypeReg:
 			return nil, fmt.Errorf("%w: %q is not a regular file", ErrDamaged, name)
-		case name == "" || path.Clean("/"+name) != "/"+strings.TrimPrefix(name, "./") || strings.Contains(name, `\`):
+		case name == "" || !utf8.ValidString(name) || path.Clean("/"+name) != "/"+strings.TrimPrefix(name, "./") || strings.Contains(name, `\`):
 			return nil, fmt.Errorf("%w: %q is not the name of a file in it", ErrDamaged, name)
 		case names[path.Clean(name)]:
 			return nil, fmt.Errorf("%w: %q is in it twice", ErrDamaged, name)

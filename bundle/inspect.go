@@ -106,7 +106,9 @@ func (in *Inspection) entrypoints(b *bundle.Bundle) {
 	for _, r := range b.Manifest.WasmResolvers {
 		titles[r.Entrypoint] = ""
 		for _, a := range r.Annotations {
-			titles[r.Entrypoint] = a.Title
+			if a != nil { // whoever writes a manifest can write null
+				titles[r.Entrypoint] = a.Title
+			}
 		}
 	}
 	var said struct {

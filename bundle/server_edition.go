@@ -55,7 +55,7 @@ func policySum(b *bundle.Bundle) (sum [sha256.Size]byte) {
 	modules := slices.Clone(b.Modules)
 	slices.SortFunc(modules, func(x, y bundle.ModuleFile) int { return strings.Compare(x.Path, y.Path) })
 	for _, m := range modules {
-		_, _ = fmt.Fprintf(h, "%q %d %d\n", m.Path, m.Parsed.RegoVersion(), len(m.Raw))
+		_, _ = fmt.Fprintf(h, "%q %v %d\n", m.Path, m.Parsed.RegoVersionSpan(), len(m.Raw))
 		_, _ = h.Write(m.Raw)
 	}
 	return [sha256.Size]byte(h.Sum(nil))

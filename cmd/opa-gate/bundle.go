@@ -19,12 +19,12 @@ import (
 func newBundle() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "bundle",
-		Short:   "Make bundles of policies for OPA: build, sign, verify, inspect, push, pull",
+		Short:   "Make bundles of policies for OPA: build, sign, verify, inspect, push, pull, serve",
 		Example: "  opa-gate bundle build my-policies",
 		Args:    knownCommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBundleBuild(), newBundleSign(), newBundleVerify(), newBundleInspect(), newBundlePush(), newBundlePull())
+	cmd.AddCommand(newBundleBuild(), newBundleSign(), newBundleVerify(), newBundleInspect(), newBundlePush(), newBundlePull(), newBundleServe())
 	return cmd
 }
 

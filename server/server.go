@@ -63,7 +63,8 @@ type Server struct {
 	runtime *runtime.Runtime
 	gate    *gate
 	local   string
-	failed  error // of listening
+	addrs   []string // to listen on
+	failed  error    // of listening
 }
 
 // ErrConfig is matched by the errors of options and of OPA's configuration that
@@ -85,7 +86,7 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	s := &Server{runtime: rt, gate: g}
+	s := &Server{runtime: rt, gate: g, addrs: opts.Addrs}
 	m := rt.Manager
 	g.log = func(format string, args ...any) { m.Logger().Info(format, args...) }
 	g.complain = func(format string, args ...any) { m.Logger().Error(format, args...) }
@@ -338,12 +339,21 @@ func (s *Server) Status() string {
 }
 
 // Addrs are the addresses that are listened on, with the ports that were free.
-// There are none before Serve listens.
+// There are none before Serve listens on all of them.
 func (s *Server) Addrs() []string {
 	if s.runtime.ServerStatus() != runtime.ServerInitialized {
 		return nil
 	}
-	return s.runtime.Addrs()
+	addrs := s.runtime.Addrs() // OPA does not tell of sockets, which it opens first
+	for _, addr := range s.addrs {
+		if strings.HasPrefix(addr, "unix://") {
+			addrs = append(addrs, addr)
+		}
+	}
+	if len(addrs) < len(s.addrs) {
+		return nil
+	}
+	return addrs
 }
 
 // Loopback tells whether an address is for this machine alone.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/plugins"
 	"github.com/open-policy-agent/opa/v1/storage"
 
@@ -27,18 +25,24 @@ type guardedStore struct {
 	gate *gate
 
 	mu      sync.Mutex
-	writing map[uint64]*storage.Context // of open write transactions
+	writing map[uint64]*writing // open write transactions
+}
+
+// writing is what is known of a write transaction.
+type writing struct {
+	params *storage.Context // that it was begun with
+	wrote  bool             // OPA opens some only to register what is to be called
 }
 
 func guard(store storage.Store, g *gate) *guardedStore {
-	return &guardedStore{Store: store, gate: g, writing: map[uint64]*storage.Context{}}
+	return &guardedStore{Store: store, gate: g, writing: map[uint64]*writing{}}
 }
 
 func (s *guardedStore) NewTransaction(ctx context.Context, params ...storage.TransactionParams) (storage.Transaction, error) {
 	txn, err := s.Store.NewTransaction(ctx, params...)
 	if err == nil && len(params) > 0 && params[0].Write {
 		s.mu.Lock()
-		s.writing[txn.ID()] = params[0].Context
+		s.writing[txn.ID()] = &writing{params: params[0].Context}
 		s.mu.Unlock()
 	}
 	return txn, err
@@ -46,11 +50,11 @@ func (s *guardedStore) NewTransaction(ctx context.Context, params ...storage.Tra
 
 // Commit commits what the gate accepts. Anything else is aborted.
 func (s *guardedStore) Commit(ctx context.Context, txn storage.Transaction) error {
-	params, writes := s.take(txn)
-	if !writes {
+	w := s.take(txn)
+	if w == nil || !w.wrote {
 		return s.Store.Commit(ctx, txn)
 	}
-	next, err := s.gate.look(ctx, s.Store, txn, params)
+	next, err := s.gate.look(ctx, s.Store, txn, w.params)
 	if err != nil {
 		s.Store.Abort(ctx, txn)
 		err = fmt.Errorf("%w: %w", ErrRefused, err)
@@ -69,50 +73,62 @@ func (s *guardedStore) Abort(ctx context.Context, txn storage.Transaction) {
 	s.Store.Abort(ctx, txn)
 }
 
-// take forgets a write transaction, and returns the context that it was begun
-// with.
-func (s *guardedStore) take(txn storage.Transaction) (params *storage.Context, writes bool) {
+// take forgets a write transaction, and returns what is known of it.
+func (s *guardedStore) take(txn storage.Transaction) *writing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	params, writes = s.writing[txn.ID()]
+	w := s.writing[txn.ID()]
 	delete(s.writing, txn.ID())
-	return params, writes
+	return w
+}
+
+// note notes that a transaction writes.
+func (s *guardedStore) note(txn storage.Transaction) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if w := s.writing[txn.ID()]; w != nil {
+		w.wrote = true
+	}
+}
+
+// Write implements storage.Store, as do the next three.
+func (s *guardedStore) Write(ctx context.Context, txn storage.Transaction, op storage.PatchOp, path storage.Path, value any) error {
+	s.note(txn)
+	return s.Store.Write(ctx, txn, op, path, value)
+}
+
+func (s *guardedStore) UpsertPolicy(ctx context.Context, txn storage.Transaction, id string, text []byte) error {
+	s.note(txn)
+	return s.Store.UpsertPolicy(ctx, txn, id, text)
+}
+
+func (s *guardedStore) DeletePolicy(ctx context.Context, txn storage.Transaction, id string) error {
+	s.note(txn)
+	return s.Store.DeletePolicy(ctx, txn, id)
+}
+
+func (s *guardedStore) Truncate(ctx context.Context, txn storage.Transaction, params storage.TransactionParams, it storage.Iterator) error {
+	s.note(txn)
+	return s.Store.Truncate(ctx, txn, params, it)
 }
 
 // look makes the policies that are in force once txn is committed. There are none
 // as long as nothing of the gate has come, and when OPA takes back a bundle that
 // they need: that cannot be refused, so what is left decides, or nothing does.
 func (g *gate) look(ctx context.Context, store storage.Store, txn storage.Transaction, params *storage.Context) (*policies, error) {
-	taken, err := g.takenBack(ctx, store, txn, params)
-	if err != nil {
-		return nil, err
-	}
 	next, err := g.made(ctx, store, txn, params)
-	if err != nil && taken {
-		g.complain("OPA took a bundle back, and what is left does not decide: %v", err)
+	if err != nil && takesBack(params) {
+		g.complain("OPA changed which bundles there are, and what is left does not decide: %v", err)
 		return nil, nil
 	}
 	return next, err
 }
 
-// takenBack tells whether OPA takes back a bundle that was in force, as it does
-// when discovery no longer names it. It brings no compiler then, which it does
-// for each bundle that it activates.
-func (g *gate) takenBack(ctx context.Context, store storage.Store, txn storage.Transaction, params *storage.Context) (bool, error) {
-	before := g.active.Load()
-	if before == nil || params == nil || plugins.GetCompilerOnContext(params) != nil {
-		return false, nil
-	}
-	names, err := bundle.ReadBundleNamesFromStore(ctx, store, txn)
-	if err != nil && !storage.IsNotFound(err) {
-		return false, err
-	}
-	for name := range before.bundles {
-		if !slices.Contains(names, name) {
-			return true, nil
-		}
-	}
-	return false, nil
+// takesBack tells whether a change is that of OPA's bundles when discovery names
+// others, which ends the process if it is refused. OPA brings a compiler along
+// for each bundle that it activates, and metrics for each change by its API.
+func takesBack(params *storage.Context) bool {
+	return params == nil || plugins.GetCompilerOnContext(params) == nil && params.Metrics() == nil
 }
 
 // made makes policies of what is in the store.

@@ -86,7 +86,7 @@ needs TLS and authentication, or --allow-plain.`,
 	f.StringVar(&opts.CAFile, "tls-ca-cert-file", "", "the `FILE` of certificates that clients' ones are signed by")
 	authentication.add(cmd, "authentication", "how clients say who they are, as in OPA")
 	authorization.add(cmd, "authorization", "whether data.system.authz.allow decides who may ask, as in OPA")
-	level.add(cmd, "log-level", "what is logged; info has a line for each request")
+	level.add(cmd, "log-level", "what is logged; info has a line for each request, debug all of it, arguments too")
 	form.add(cmd, "log-format", "how it is logged")
 	f.IntVar(&grace, "shutdown-grace-period", 10, "`SECONDS` that requests in flight have when the server stops")
 	f.BoolVar(&plain, "allow-plain", false, "listen on other addresses than this machine's without TLS or authentication")
@@ -105,7 +105,7 @@ func checkAddresses(opts *server.Options, plain bool) error {
 			continue
 		}
 		var missing []string
-		if opts.CertFile == "" {
+		if opts.CertFile == "" || strings.HasPrefix(strings.ToLower(addr), "http://") { // OPA speaks what the address says
 			missing = append(missing, "TLS (--tls-cert-file, --tls-private-key-file)")
 		}
 		if opts.Authentication == "off" {

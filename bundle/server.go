@@ -87,6 +87,9 @@ func NewServer(ctx context.Context, opts *ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("%w: requests are held for %v at most, expected a second or more: "+
 			"a client that is not held asks again at once", ErrOptions, s.opts.MaxWait)
 	}
+	if n := opts.Build.Optimize; n < 0 || n > maxOptimize { // which no edit would mend
+		return nil, fmt.Errorf("%w: there is no optimization %d, expected 0 to %d", ErrOptions, n, maxOptimize)
+	}
 	if s.opts.MaxHeld < 0 || s.opts.MaxSize < 0 || s.opts.Rescan < 0 || s.opts.Grace < 0 {
 		return nil, fmt.Errorf("%w: a bound is negative", ErrOptions)
 	}

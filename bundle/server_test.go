@@ -478,17 +478,18 @@ func TestServerBounds(t *testing.T) {
 func TestServerOptions(t *testing.T) {
 	dir := t.TempDir()
 	for name, opts := range map[string]*ServerOptions{
-		"nothing":       nil,
-		"no bundle":     {},
-		"no path":       {Bundles: []Source{{Name: "a"}}},
-		"no such path":  {Bundles: []Source{{"a", filepath.Join(dir, "none")}}},
-		"no name":       {Bundles: []Source{{"", dir}}},
-		"a slash":       {Bundles: []Source{{"a/b", dir}}},
-		"a dot":         {Bundles: []Source{{".a", dir}}},
-		"a long name":   {Bundles: []Source{{strings.Repeat("a", 65), dir}}},
-		"twice":         {Bundles: []Source{{"a", dir}, {"a", dir}}},
-		"a short wait":  {Bundles: []Source{{"a", dir}}, MaxWait: time.Millisecond},
-		"a wrong bound": {Bundles: []Source{{"a", dir}}, MaxHeld: -1},
+		"nothing":         nil,
+		"no bundle":       {},
+		"no path":         {Bundles: []Source{{Name: "a"}}},
+		"no such path":    {Bundles: []Source{{"a", filepath.Join(dir, "none")}}},
+		"no name":         {Bundles: []Source{{"", dir}}},
+		"a slash":         {Bundles: []Source{{"a/b", dir}}},
+		"a dot":           {Bundles: []Source{{".a", dir}}},
+		"a long name":     {Bundles: []Source{{strings.Repeat("a", 65), dir}}},
+		"twice":           {Bundles: []Source{{"a", dir}, {"a", dir}}},
+		"a short wait":    {Bundles: []Source{{"a", dir}}, MaxWait: time.Millisecond},
+		"an optimization": {Bundles: []Source{{"a", dir}}, Build: BuildOptions{Optimize: 3}},
+		"a wrong bound":   {Bundles: []Source{{"a", dir}}, MaxHeld: -1},
 	} {
 		if _, err := NewServer(t.Context(), opts); err == nil {
 			t.Errorf("%s: no error", name)

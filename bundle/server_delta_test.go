@@ -216,3 +216,60 @@ func incompressible() string {
 	}
 	return strings.NewReplacer(`"`, "", `\`, "").Replace(text.String())
 }
+
+func TestServerDeltas(t *testing.T) {
+	file := builtFile(t, 1)
+	r := serve(t, ServerOptions{Bundles: gateOf(file)})
+	first := r.ask(t, "GET", "/bundles/gate", "Prefer", "modes=snapshot,delta")
+	one := first.header.Get("ETag")
+	fill(t, file, 2)
+	eventually(t, "the edit is served", func() bool { return r.one().ETag != one })
+	two := r.one().ETag
+	for _, c := range []struct {
+		name, tags, prefer, kind string
+	}{
+		{"asked for", one, "modes=snapshot,delta", "delta"},
+		{"again on the same connection: it could not be used", one, "modes=snapshot,delta", "snapshot"},
+		{"not asked for", one, "modes=snapshot", "snapshot"},
+		{"from what nobody knows", `"x"`, "modes=snapshot,delta", "snapshot"},
+		{"from nothing", "", "modes=snapshot,delta", "snapshot"},
+		{"what it has now is not known", `"x", ` + one, "modes=snapshot,delta", "snapshot"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := strings.Count(r.access.String(), `"kind":"`+c.kind+`"`)
+			got := r.ask(t, "GET", "/bundles/gate", "If-None-Match", c.tags, "Prefer", c.prefer)
+			if got.code != 200 || got.header.Get("ETag") != two || got.header.Get("Content-Type") != mediaType {
+				t.Fatalf("status %d, headers %v", got.code, got.header)
+			}
+			if whole := len(got.body) >= len(first.body)-20; whole != (c.kind == "snapshot") {
+				t.Errorf("%d bytes, want a %s", len(got.body), c.kind)
+			}
+			eventually(t, "the log says "+c.kind, func() bool { return strings.Count(r.access.String(), `"kind":"`+c.kind+`"`) == before+1 })
+		})
+	}
+}
+
+func TestGivenDeltas(t *testing.T) {
+	g := newGivenDeltas()
+	if !g.first("10.0.0.1:1", "gate", "a", "b") || g.first("10.0.0.1:1", "gate", "a", "b") {
+		t.Error("a connection is to get a delta once")
+	}
+	if !g.first("10.0.0.1:1", "gate", "b", "c") || !g.first("10.0.0.1:1", "other", "a", "b") {
+		t.Error("a connection is to get another delta")
+	}
+	n := 0
+	for port := range 1000 {
+		if g.first(fmt.Sprintf("10.0.0.2:%d", port), "gate", "a", "b") {
+			n++
+		}
+	}
+	if n != givenByHost {
+		t.Errorf("a host that makes a connection each time got a delta %d times, want %d", n, givenByHost)
+	}
+	for i := range 2 * maxGiven {
+		g.first(fmt.Sprint(i), "gate", "a", "b")
+	}
+	if len(g.count) > maxGiven {
+		t.Errorf("%d are remembered", len(g.count))
+	}
+}

@@ -31,8 +31,9 @@ type Verification struct {
 	Invariants []Invariant `json:"invariants"`
 
 	// Incomplete lists the uses of texts, and of what changes by itself, because of
-	// which the verdict on calls does not cover every text: where one is met, it
-	// covers the texts that the policies mention, and some made from them.
+	// which the verdict does not cover every text: where one is met, it covers the
+	// texts that the policies mention, and some made from them. Those in the author's
+	// own invariants are among them; of one about skills alone, Cells is 0.
 	Incomplete []evaluator.Blocker `json:"incomplete"`
 }
 

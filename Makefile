@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint exhaustive fuzz bench microbench generate
+.PHONY: all build test race lint exhaustive fuzz bench bench-serve microbench generate
 
 all: lint test
 
@@ -38,6 +38,10 @@ fuzz:
 # The gate beside stock OPA, cel-go and cedar-go, measured in one run.
 bench:
 	cd bench && $(GO) test ./... && $(GO) run .
+
+# opa-gate serve beside stock OPA, over HTTP, measured in one run.
+bench-serve:
+	$(GO) run ./internal/servebench
 
 # Go's own benchmarks of the parts.
 microbench:

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -62,6 +63,7 @@ type gate struct {
 	started   time.Time         // what is not refreshed since then
 	refreshes map[string]report // of bundles that OPA fetches, by name
 	refusal   *refusal          // of the last change, if it was refused
+	tidy      *time.Timer
 }
 
 // A report is how the fetching of one bundle goes.
@@ -87,10 +89,26 @@ func (g *gate) activate(p *policies) {
 	switch {
 	case p != nil:
 		g.log("Policies are active: %s", orUnnamed(p.revision))
+		g.tidySoon()
 	case before != nil:
 		g.complain("No policies are active any more: OPA took them away. Everything is refused until others come.")
 	}
 }
+
+// tidySoon gives memory back some time after policies became active: what it took
+// to read and compile them is several times what they need.
+func (g *gate) tidySoon() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tidy == nil {
+		g.tidy = time.AfterFunc(tidyAfter, debug.FreeOSMemory)
+	} else {
+		g.tidy.Reset(tidyAfter)
+	}
+}
+
+// tidyAfter is long enough for bundles that come at the same time.
+const tidyAfter = time.Second
 
 func orUnnamed(revision string) string {
 	if revision == "" {

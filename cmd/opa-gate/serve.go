@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -120,6 +122,7 @@ func checkAddresses(opts *server.Options, plain bool) error {
 }
 
 func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir string, local bool) error {
+	settled := thrift()
 	opts.LocalName = "built-in"
 	if local {
 		opts.LocalName = "local"
@@ -137,8 +140,20 @@ func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir stri
 		return errors.New("--policies and the bundles of the configuration exclude each other: leave one of them out")
 	}
 	return s.Serve(ctx, func() {
+		time.AfterFunc(time.Second, settled)
 		_, _ = fmt.Fprintf(stderr, "opa-gate: listening on %s; %s\n", strings.Join(s.Addrs(), ", "), s.Status())
 	})
+}
+
+// thrift keeps the heap small until end is called. What is compiled and read at
+// the start would leave it in pieces for as long as the server runs, half of them
+// empty. Whoever has set GOGC keeps it.
+func thrift() (end func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	debug.SetGCPercent(10)
+	return func() { debug.SetGCPercent(100) }
 }
 
 func noArgument(cmd *cobra.Command, args []string) error {

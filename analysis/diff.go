@@ -22,7 +22,7 @@ type DiffOptions struct {
 // Diff compares what two policies answer, over the whole domain (specification,
 // sections 5 and 6): with every text that either of them compares with, and one
 // that neither knows. It is exact but where Incomplete says otherwise. Names in a
-// grant that grant nothing are compared on a sample of calls. The error is
+// grant that grant nothing, and arguments that rules look into, are compared on a sample of calls. The error is
 // that of ctx, or one that matches evaluator.ErrPolicy.
 func Diff(ctx context.Context, old, new *evaluator.Evaluator, opts *DiffOptions) (*Difference, error) {
 	if opts == nil {
@@ -50,6 +50,9 @@ func (d *differ) diff(ctx context.Context, old, new *evaluator.Evaluator) (*Diff
 	}
 	if d.named {
 		if err := d.compareNamed(ctx); err != nil {
+			return nil, err
+		}
+		if err := d.compareArguments(ctx, old, new); err != nil {
 			return nil, err
 		}
 	}

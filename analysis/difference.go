@@ -23,16 +23,20 @@ type Difference struct {
 	Old string `json:"old"` // what the two are called
 	New string `json:"new"`
 
-	Calls   int      `json:"calls"`   // inputs that were compared
-	Skills  int      `json:"skills"`  // the same of skills
-	Named   int      `json:"named"`   // of calls whose grant has a name that grants nothing: a sample, besides
-	Changes []Change `json:"changes"` // widening first, most inputs first
-	Matrix  []Square `json:"matrix"`  // calls without a verdict, under the default grant
+	Calls     int      `json:"calls"`     // inputs that were compared
+	Skills    int      `json:"skills"`    // the same of skills
+	Named     int      `json:"named"`     // of calls whose grant has a name that grants nothing: a sample, besides
+	Arguments int      `json:"arguments"` // of calls with arguments that rules look for: a sample, besides
+	Changes   []Change `json:"changes"`   // widening first, most inputs first
+	Matrix    []Square `json:"matrix"`    // calls without a verdict, under the default grant
 
 	// Incomplete lists what keeps the comparison of calls from covering every
 	// text: for these it covers the texts that the policies mention.
 	Incomplete []Uncovered `json:"incomplete"`
 }
+
+// Complete reports whether the comparison covers every text: Incomplete is empty.
+func (d *Difference) Complete() bool { return len(d.Incomplete) == 0 }
 
 // An Uncovered is a use of a text, in one of two policies, for which a comparison
 // does not cover every text.

@@ -101,7 +101,10 @@ func (d Difference) MarshalJSON() ([]byte, error) {
 		out.Matrix[i] = s
 	}
 	out.Incomplete = append([]Uncovered{}, d.Incomplete...)
-	return marshal(out)
+	return marshal(struct {
+		plain
+		Complete bool `json:"complete"`
+	}{out, d.Complete()})
 }
 
 // WriteJSON writes the difference as one line of JSON.

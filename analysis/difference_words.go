@@ -48,7 +48,8 @@ func (d *Difference) groups() []changeGroup {
 // headline says in one sentence how much is answered differently.
 func (d *Difference) headline() string {
 	if len(d.Changes) == 0 {
-		return fmt.Sprintf("The two policies answer every one of %s and %s alike.", number(d.Calls, "call", "calls"), number(d.Skills, "skill", "skills"))
+		return fmt.Sprintf("The two policies answer every one of %s and %s alike%s.",
+			number(d.Calls, "call", "calls"), number(d.Skills, "skill", "skills"), d.partly())
 	}
 	calls, skills := 0, 0
 	for i := range d.Changes {
@@ -83,7 +84,15 @@ func (d *Difference) headline() string {
 			parts = append(parts, fmt.Sprintf("%s %s (%s)", thousands(n), g.many, inputs))
 		}
 	}
-	return fmt.Sprintf("%s %s answered differently: %s.", strings.Join(kinds, " and "), verb, strings.Join(parts, ", "))
+	return fmt.Sprintf("%s %s answered differently: %s%s.", strings.Join(kinds, " and "), verb, strings.Join(parts, ", "), d.partly())
+}
+
+// partly says at once that there is more than was compared.
+func (d *Difference) partly() string {
+	if d.Complete() {
+		return ""
+	}
+	return " among those compared, which are not all (see below)"
 }
 
 // reservation says what the headline does not cover.

@@ -86,7 +86,7 @@ func htmlOf(t *testing.T, d *Difference) string {
 }
 
 func TestText(t *testing.T) {
-	want := `2 classes of calls and 1 class of skills are answered differently: 1 permits more (512 inputs), 1 permits less (1 input), 1 is reworded (96 inputs).
+	want := `2 classes of calls and 1 class of skills are answered differently: 1 permits more (512 inputs), 1 permits less (1 input), 1 is reworded (96 inputs) among those compared, which are not all (see below).
 Before: main:policies, after: policies; 373,248 calls and 8,640 skills compared.
 
 more permissive:

@@ -25,9 +25,10 @@ type VerifyOptions struct {
 // A Verification is the invariants held against every answer that policies can
 // give.
 type Verification struct {
-	Calls      int         `json:"calls"`  // inputs that were looked at
-	Skills     int         `json:"skills"` // the same of skills
-	Named      int         `json:"named"`  // of calls whose grant has a name that grants nothing: a sample, besides
+	Calls      int         `json:"calls"`     // inputs that were looked at
+	Skills     int         `json:"skills"`    // the same of skills
+	Named      int         `json:"named"`     // of calls whose grant has a name that grants nothing: a sample, besides
+	Arguments  int         `json:"arguments"` // of calls with arguments that rules look for: a sample, besides
 	Invariants []Invariant `json:"invariants"`
 
 	// Incomplete lists the uses of texts, and of what changes by itself, because of
@@ -41,6 +42,9 @@ type Verification struct {
 func (v *Verification) OK() bool {
 	return !slices.ContainsFunc(v.Invariants, func(i Invariant) bool { return i.Breach != nil })
 }
+
+// Complete reports whether the verdict covers every text: Incomplete is empty.
+func (v *Verification) Complete() bool { return len(v.Incomplete) == 0 }
 
 // An Invariant is something that no answer may break.
 type Invariant struct {
@@ -108,7 +112,7 @@ func smaller(a, b json.RawMessage) bool {
 // Verify holds the invariants against the answers of e over the whole domain
 // (specification, section 5; the finite part of section 6). Calls are covered
 // for all texts but where Incomplete says otherwise; names in a grant that grant
-// nothing, which are no part of a kind of call, by a sample of calls. The error is that of ctx, or
+// nothing, which are no part of a kind of call, and arguments that rules look into, by a sample of calls. The error is that of ctx, or
 // one that matches evaluator.ErrPolicy.
 func Verify(ctx context.Context, e *evaluator.Evaluator, opts *VerifyOptions) (*Verification, error) {
 	if opts == nil {
@@ -157,6 +161,7 @@ type verifier struct {
 	kinds     []int             // all of them if it is nil, which it is but in tests
 	requests  []skill.Request   // the same
 	named     bool              // whether calls with names that grant nothing are looked at: but in tests, they are
+	arguments argumentCalls     // with arguments that rules look for
 	opts      *VerifyOptions
 	meter     *meter // nil: nobody asks
 	result    *Verification
@@ -213,7 +218,12 @@ func (v *verifier) calls(ctx context.Context) error {
 	if err == nil && v.named {
 		calls := namedCalls()
 		v.result.Named = len(calls)
-		err = inParallel(ctx, len(calls), nil, func(i int) { hold(calls[i]) })
+		if v.arguments, err = newArgumentCalls(ctx, v.evaluator, v.survey); err == nil {
+			looked := v.arguments.among(v.answers.Exact)
+			v.result.Arguments = len(looked)
+			calls = append(calls, looked...)
+			err = inParallel(ctx, len(calls), nil, func(i int) { hold(calls[i]) })
+		}
 	}
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 func newPolicyDiff() *cobra.Command {
 	format := choice{value: "text", names: []string{"text", "json", "markdown", "html"}}
 	failOn := choice{names: []string{string(analysis.Widening), string(analysis.Narrowing), string(analysis.Rewording)}, many: true}
+	strict := false
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Tell exactly which calls and skills two policies answer differently",
@@ -37,8 +38,11 @@ With --fail-on widening the exit code is 1 if anything is permitted that was not
 a gate for pull requests. The formats are text, json, markdown for a comment on a
 pull request, and html for one page that needs nothing else.
 
-Exit codes: 0 done, 1 there is what --fail-on names, 2 wrong usage or policies
-that cannot be loaded.`,
+Where a policy does more with a text than to compare it, the comparison does not
+cover every text, and says so; with --strict that is a failure.
+
+Exit codes: 0 done, 1 there is what --fail-on names, or --strict and not every text
+is covered, 2 wrong usage or policies that cannot be loaded.`,
 		Example: `  opa-gate policy diff builtin my-policies
   opa-gate policy diff main:policies policies --fail-on widening
   opa-gate policy diff old.tar.gz new.tar.gz --format html > diff.html`,
@@ -59,12 +63,13 @@ that cannot be loaded.`,
 				return err
 			}
 			failing := strings.Split(failOn.value, ",")
-			if slices.ContainsFunc(d.Changes, func(c analysis.Change) bool { return slices.Contains(failing, string(c.Direction)) }) {
+			if strict && !d.Complete() || slices.ContainsFunc(d.Changes, func(c analysis.Change) bool { return slices.Contains(failing, string(c.Direction)) }) {
 				return exit(exitCheck)
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 too if the comparison does not cover every text")
 	format.add(cmd, "format", "how the difference is written")
 	failOn.add(cmd, "fail-on", "exit with 1 if there is such a change: more is permitted, less, or only words differ")
 	return cmd

@@ -19,7 +19,10 @@ import (
 func newPolicyVerify() *cobra.Command {
 	format := newFormat()
 	against := choice{names: []string{engineNative}}
-	var system string
+	var (
+		system string
+		strict bool
+	)
 	cmd := &cobra.Command{
 		Use:   "verify [DIR|BUNDLE]",
 		Short: "Hold the answers of the policies to all kinds of call against invariants",
@@ -38,12 +41,13 @@ With --against native every answer must be that of the native reference.
 
 Where the policies use a text in a way that no table can follow, the expression is
 named: there the verdict covers the texts that the policies mention and some made
-from them, not every text. Skills are looked at under one name, and with counts on
+from them, not every text. Arguments are among these: calls are tried whose arguments
+have what the rules look for. With --strict such a verdict is a failure. Skills are looked at under one name, and with counts on
 either side of where trust turns. Without a directory or bundle it verifies the
 built-in policies.
 
-Exit codes: 0 every invariant holds, 1 one does not, 2 wrong usage or policies
-that cannot be loaded.`,
+Exit codes: 0 every invariant holds, 1 one does not, or --strict and not every text
+is covered, 2 wrong usage or policies that cannot be loaded.`,
 		Example: `  opa-gate policy verify
   opa-gate policy verify my-policies
   opa-gate policy verify --against native --format json my-policies`,
@@ -67,13 +71,14 @@ that cannot be loaded.`,
 			if err := writeVerification(cmd.OutOrStdout(), v, format.value == "json"); err != nil {
 				return err
 			}
-			if !v.OK() {
+			if !v.OK() || strict && !v.Complete() {
 				return exit(exitCheck)
 			}
 			return nil
 		},
 	}
 	against.add(cmd, "against", "hold every answer against that of the native reference, too")
+	cmd.Flags().BoolVar(&strict, "strict", false, "exit with 1 too if the verdict does not cover every text")
 	cmd.Flags().StringVar(&system, "system", "", "the `NAME` of the system in sentences for a person")
 	format.add(cmd, "format", "how the verdict is written")
 	return cmd
@@ -120,9 +125,10 @@ func writeVerification(w io.Writer, v *analysis.Verification, asJSON bool) error
 	out := bufio.NewWriterSize(w, bufferSize)
 	if asJSON {
 		text, err := encode(struct {
-			OK bool `json:"ok"`
+			OK       bool `json:"ok"`
+			Complete bool `json:"complete"`
 			*analysis.Verification
-		}{v.OK(), v})
+		}{v.OK(), v.Complete(), v})
 		if err != nil {
 			return err
 		}
@@ -140,9 +146,12 @@ func printVerification(p *printer, v *analysis.Verification) {
 			broken++
 		}
 	}
-	scope := fmt.Sprintf("%s calls and %s skills", grouped(v.Calls), grouped(v.Skills))
+	scope, c := fmt.Sprintf("%s calls and %s skills", grouped(v.Calls), grouped(v.Skills)), green
+	if !v.Complete() {
+		scope, c = "the "+scope+" looked at, which are not all: see below", yellow
+	}
 	if broken == 0 {
-		p.paint(green, fmt.Sprintf("All %d invariants hold for %s.", len(v.Invariants), scope), 0)
+		p.paint(c, fmt.Sprintf("All %d invariants hold for %s.", len(v.Invariants), scope), 0)
 	} else {
 		p.paint(red, doNotHold(broken, len(v.Invariants))+" for "+scope+".", 0)
 	}

@@ -334,6 +334,12 @@ func newBundleHost(t *testing.T, revisions ...string) *bundleHost {
 	return h
 }
 
+func (h *bundleHost) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.served
+}
+
 func (h *bundleHost) fail(down bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

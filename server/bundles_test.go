@@ -358,7 +358,7 @@ func TestActivationsUnderLoad(t *testing.T) {
 
 func TestLocalPoliciesThatDoNotDecide(t *testing.T) {
 	_, err := New(context.Background(), &Options{Addrs: []string{"127.0.0.1:0"}, LocalName: "local",
-		Local: raw(t, "bad", func(f map[string]string) { f["gate/call/call.rego"] = "package gate.call\n\ndecision := true\n" })})
+		Local: given(raw(t, "bad", func(f map[string]string) { f["gate/call/call.rego"] = "package gate.call\n\ndecision := true\n" }))})
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("error %v", err)
 	}

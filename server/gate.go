@@ -56,6 +56,8 @@ type gate struct {
 	complain     func(format string, args ...any) // of what goes wrong with them
 
 	active atomic.Pointer[policies]
+	first  chan struct{} // closed once there are policies
+	once   sync.Once     // of first
 	counts *counts
 
 	mu        sync.Mutex
@@ -88,6 +90,7 @@ func (g *gate) activate(p *policies) {
 	g.mu.Unlock()
 	switch {
 	case p != nil:
+		g.once.Do(func() { close(g.first) })
 		g.log("Policies are active: %s", orUnnamed(p.revision))
 		g.tidySoon()
 	case before != nil:

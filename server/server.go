@@ -40,9 +40,10 @@ type Options struct {
 	ConfigSet   []string // key=value, over what the file says
 	ConfigFiles []string // key=FILE, the same with the value in a file
 
-	// Local is a bundle (see package bundle) whose policies decide if the
-	// configuration names no bundles. LocalName is what answers call it.
-	Local     []byte
+	// Local makes a bundle (see package bundle) whose policies decide if the
+	// configuration names no bundles; otherwise it is not called. LocalName is
+	// what answers call it.
+	Local     func(ctx context.Context) ([]byte, error)
 	LocalName string
 
 	System       string        // what sentences for a person call this system; "" leaves it to the policies
@@ -71,10 +72,10 @@ type Server struct {
 // cannot be followed.
 var ErrConfig = errors.New("the configuration cannot be followed")
 
-// New sets a server up. It listens to nothing yet. Its errors match ErrConfig,
+// New sets a server up. It listens to nothing yet. Its errors are that of Local, match ErrConfig,
 // or ErrRefused for local policies that do not decide.
 func New(ctx context.Context, opts *Options) (*Server, error) {
-	g := &gate{system: opts.System, maxStaleness: opts.MaxStaleness, now: time.Now, started: time.Now(),
+	g := &gate{first: make(chan struct{}), system: opts.System, maxStaleness: opts.MaxStaleness, now: time.Now, started: time.Now(),
 		local: true, refreshes: map[string]report{}}
 	quiet := func(string, ...any) {}
 	g.log, g.complain = quiet, quiet
@@ -98,8 +99,12 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 		if opts.Local == nil {
 			return nil, fmt.Errorf("%w: it names no bundles, and there are no local policies", ErrConfig)
 		}
+		text, err := opts.Local(ctx)
+		if err != nil {
+			return nil, err
+		}
 		s.local = opts.LocalName
-		return s, activateLocal(ctx, rt.Store, opts.LocalName, opts.Local)
+		return s, activateLocal(ctx, rt.Store, opts.LocalName, text)
 	}
 	s.followBundles()
 	return s, nil
@@ -312,6 +317,9 @@ func (s *Server) Serve(ctx context.Context, started func()) error {
 	waiting.Wait()
 	return s.failed
 }
+
+// Active is closed once there are policies in force for the first time.
+func (s *Server) Active() <-chan struct{} { return s.gate.first }
 
 // Local tells whether local policies decide, because the configuration names no
 // bundles.

@@ -110,7 +110,11 @@ func (r *running) ask(t *testing.T, method, path, body string) (int, http.Header
 	return resp.StatusCode, resp.Header, string(text)
 }
 
-func local() *Options { return &Options{Local: builtIn(), LocalName: "built-in"} }
+func given(text []byte) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) { return text, nil }
+}
+
+func local() *Options { return &Options{Local: given(builtIn()), LocalName: "built-in"} }
 
 func TestAnswers(t *testing.T) {
 	s := start(t, local())

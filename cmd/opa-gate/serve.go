@@ -127,11 +127,13 @@ func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir stri
 	if local {
 		opts.LocalName = "local"
 	}
-	built, err := bundle.Build(ctx, &bundle.BuildOptions{Dir: dir})
-	if err != nil {
-		return err
+	opts.Local = func(ctx context.Context) ([]byte, error) {
+		built, err := bundle.Build(ctx, &bundle.BuildOptions{Dir: dir})
+		if err != nil {
+			return nil, err
+		}
+		return built.Bytes, nil
 	}
-	opts.Local = built.Bytes
 	s, err := server.New(ctx, opts)
 	if err != nil {
 		return err
@@ -141,7 +143,19 @@ func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir stri
 	}
 	return s.Serve(ctx, func() {
 		time.AfterFunc(time.Second, settled)
-		_, _ = fmt.Fprintf(stderr, "opa-gate: listening on %s; %s\n", strings.Join(s.Addrs(), ", "), s.Status())
+		tell := func() {
+			_, _ = fmt.Fprintf(stderr, "opa-gate: listening on %s; %s\n", strings.Join(s.Addrs(), ", "), s.Status())
+		}
+		select {
+		case <-s.Active():
+			tell()
+		default: // nothing decides yet: whoever waits for that is told again
+			tell()
+			go func() {
+				<-s.Active()
+				tell()
+			}()
+		}
 	})
 }
 

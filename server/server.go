@@ -72,8 +72,9 @@ type Server struct {
 // cannot be followed.
 var ErrConfig = errors.New("the configuration cannot be followed")
 
-// New sets a server up. It listens to nothing yet. Its errors are that of Local, match ErrConfig,
-// or ErrRefused for local policies that do not decide.
+// New sets a server up. It listens to nothing yet. Its errors are those of
+// Options.Local, or match ErrConfig, or ErrRefused for local policies that do
+// not decide.
 func New(ctx context.Context, opts *Options) (*Server, error) {
 	g := &gate{first: make(chan struct{}), system: opts.System, maxStaleness: opts.MaxStaleness, now: time.Now, started: time.Now(),
 		local: true, refreshes: map[string]report{}}

@@ -15,8 +15,9 @@ import (
 
 // A valueSet is the texts that something can be.
 type valueSet struct {
-	of    string // the path that they are the values of
-	texts []string
+	of         string // the path that they are the values of
+	texts      []string
+	textsAlone bool // there is no value that is no text
 }
 
 // schemaValues returns, for each path into the input whose schema lists its
@@ -26,11 +27,13 @@ func schemaValues() map[string]valueSet {
 	var walk func(at string, schema map[string]any)
 	walk = func(at string, schema map[string]any) {
 		if list, ok := schema["enum"].([]any); ok {
-			set := valueSet{of: at}
+			set := valueSet{of: at, textsAlone: true}
 			for _, v := range list {
-				if text, ok := v.(string); ok {
+				text, ok := v.(string)
+				if ok {
 					set.texts = append(set.texts, text)
 				}
+				set.textsAlone = set.textsAlone && ok
 			}
 			values[at] = set
 		}
@@ -155,7 +158,7 @@ func (v *valueChecker) expression(x *ast.Expr, locals map[ast.Var]*ast.Term) {
 		v.compare(b, a, locals, x.Location)
 	case ast.Member.Name:
 		if base, ok := resolved(b, locals).Value.(ast.Ref); ok && base.String() == "input.grant.base" {
-			v.compareWith(&valueSet{of: "input.grant.base", texts: grantableNames()}, resolved(a, locals), x.Location)
+			v.granted(resolved(a, locals), x.Location)
 			return
 		}
 		set := v.values(a, locals)
@@ -168,6 +171,21 @@ func (v *valueChecker) expression(x *ast.Expr, locals map[ast.Var]*ast.Term) {
 	}
 }
 
+// granted warns of a name that is looked for in a grant and grants nothing. It can
+// well be there: a grant may hold any text.
+func (v *valueChecker) granted(text *ast.Term, at *ast.Location) {
+	s, ok := text.Value.(ast.String)
+	if !ok || slices.Contains(grantableNames(), string(s)) {
+		return
+	}
+	what := "no capability"
+	if slices.ContainsFunc(capability.Taxonomy(), func(d capability.Definition) bool { return d.Name == string(s) }) {
+		what = "a capability that nobody can be granted beforehand"
+	}
+	v.add(at, SeverityWarning, CodeUnknownValue, "%q is %s: a document may have it in input.grant.base, where it grants nothing%s",
+		string(s), what, didYouMean(string(s), grantableNames()))
+}
+
 func grantableNames() []string { return capability.All.CoverageNames() }
 
 // compare reports a text that the other side can never be.
@@ -178,8 +196,24 @@ func (v *valueChecker) compare(side, text *ast.Term, locals map[ast.Var]*ast.Ter
 }
 
 func (v *valueChecker) compareWith(set *valueSet, text *ast.Term, at *ast.Location) {
-	if s, ok := text.Value.(ast.String); ok && !slices.Contains(set.texts, string(s)) {
-		v.add(at, SeverityError, CodeUnknownValue, "%s is never %q%s", set.of, string(s), didYouMean(string(s), set.texts))
+	switch s := text.Value.(type) {
+	case ast.String:
+		if !slices.Contains(set.texts, string(s)) {
+			v.add(at, SeverityError, CodeUnknownValue, "%s is never %q%s", set.of, string(s), didYouMean(string(s), set.texts))
+		}
+	case ast.Null:
+		severity := SeverityWarning // a stock OPA that is given such a document sees it as it is
+		if set.textsAlone {
+			severity = SeverityError
+		}
+		if strings.HasPrefix(set.of, "input.") && !strings.HasPrefix(set.of, "input.decision.") {
+			v.add(at, severity, CodeUnknownValue,
+				"%s is never null where this program decides: null in a document counts as left out, which rules see as not there: not %s", set.of, set.of)
+		}
+	case ast.Boolean, ast.Number, *ast.Array, ast.Set, ast.Object:
+		if set.textsAlone {
+			v.add(at, SeverityError, CodeUnknownValue, "%s is never %v%s", set.of, s, didYouMean("", set.texts))
+		}
 	}
 }
 

@@ -41,6 +41,9 @@ func Describe(e *ast.Error) string {
 	if r := []rune(text); len(r) > maxErrorText {
 		text = string(r[:maxErrorText]) + "…"
 	}
+	if detail, ok := e.Details.(*ast.UnificationErrDetail); ok {
+		return describeMatch(e, detail)
+	}
 	if detail, ok := e.Details.(*ast.RefErrInvalidDetail); ok && detail.Pos < len(detail.Ref) {
 		have, _ := detail.Ref[detail.Pos].Value.(ast.String)
 		var names []string

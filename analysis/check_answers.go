@@ -22,10 +22,13 @@ import (
 )
 
 const (
-	checkedCalls = 3072       // calls with the usual texts
-	textCalls    = 256        // calls for each text that the rules name, in three forms
-	maxTexts     = 24         // such texts
-	stride       = 0x9E3779B1 // a prime: steps of it spread over the domain evenly
+	checkedCalls      = 3072       // calls with the usual texts
+	textCalls         = 256        // calls for each text that the rules name, in three forms
+	maxTexts          = 24         // such texts
+	specialCalls      = 128        // calls for each thing that a rule easily forgets
+	manyNames         = 300        // in a grant
+	argumentCallsEach = 48         // calls for each document of arguments
+	stride            = 0x9E3779B1 // a prime: steps of it spread over the domain evenly
 )
 
 // spreadCall returns call i of a spread. Three calls of four are kept such that
@@ -123,6 +126,11 @@ func (a *answerChecker) calls(ctx context.Context) error {
 			calls = append(calls, spreadCall(i, callTexts{forms[i%len(forms)], text, text, usualTexts.arguments}))
 		}
 	}
+	special, err := a.specialCalls(ctx)
+	if err != nil {
+		return err
+	}
+	calls = append(calls, special...)
 	engine := a.evaluator.Interpreter() // OPA itself: no two of these calls are of a kind
 	a.asked[decisionRules[0]] = len(calls)
 	return inParallel(ctx, len(calls), nil, func(i int) {
@@ -130,6 +138,47 @@ func (a *answerChecker) calls(ctx context.Context) error {
 			a.note(answerProblem{rule: decisionRules[0], err: err, shown: callDocument(calls[i], false), call: calls[i]})
 		}
 	})
+}
+
+// specialCalls have what a rule easily forgets: names that grant nothing, one or very
+// many; texts that are empty; and the arguments that rules look for.
+func (a *answerChecker) specialCalls(ctx context.Context) ([]*capability.Call, error) {
+	var calls []*capability.Call
+	spread := func(n int, change func(c *capability.Call)) {
+		for i := range n {
+			c := spreadCall(i, usualTexts)
+			change(c)
+			calls = append(calls, c)
+		}
+	}
+	var crowd []string
+	for i := range manyNames {
+		crowd = append(crowd, fmt.Sprintf("name-%d", i))
+	}
+	grants := [][]string{crowd}
+	for _, name := range namesThatGrantNothing() {
+		grants = append(grants, []string{name})
+	}
+	for _, names := range grants {
+		spread(specialCalls, func(c *capability.Call) { c.Grant.Unknown = names })
+	}
+	spread(specialCalls, func(c *capability.Call) { c.Policy.Vetoed, c.Policy.Veto = true, "" })
+	spread(specialCalls, func(c *capability.Call) { c.Policy.Transform = capability.Transform{Kind: capability.InjectContext} })
+	uses, err := readArguments(ctx, a.evaluator)
+	if err != nil {
+		return nil, err
+	}
+	samples := append(argumentSamples(uses), json.RawMessage("{}"))
+	texts := a.texts(decisionRules[0])
+	for _, sample := range samples {
+		spread(argumentCallsEach, func(c *capability.Call) {
+			c.Policy.Transform = capability.Transform{Kind: capability.Rewrite, Arguments: sample}
+			if n := len(calls); n%2 == 1 && len(texts) > 0 {
+				c.Tool = texts[n/2%len(texts)]
+			}
+		})
+	}
+	return calls, nil
 }
 
 // texts returns the texts with which rules that a decision depends on compare

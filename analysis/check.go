@@ -68,6 +68,8 @@ type CheckOptions struct {
 	Fix    bool     // rewrite files that are not formatted
 	Allow  []string // built-ins that rules may call although they are of the network, or of chance
 	Static bool     // ask the policies about no document: what is left takes a fraction of the time
+
+	Progress func(done, total int) // of asking: called now and then, one call after the other, if it is not nil; done never falls, nor exceeds total
 }
 
 // A CheckResult is what [Check] found.
@@ -89,6 +91,7 @@ type checker struct {
 	data     map[string]any
 	findings []Finding
 	seen     map[Finding]bool
+	missing  []string // rules that decide, and are not there
 }
 
 // Check looks for everything that is wrong with the policies in dir: tests and
@@ -127,11 +130,11 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (*CheckResult, e
 		c.checkBuiltins(uses)
 		c.checkDataPaths(compiler)
 		c.checkValues(compiler)
-		if compiler.whole {
+		if compiler.whole && len(c.missing) == 0 { // else nearly all rules are
 			c.checkUnused(compiler.Compiler, uses)
 		}
 		if compiler.whole && !opts.Static {
-			if err := c.checkAnswers(ctx, uses); err != nil {
+			if err := c.checkAnswers(ctx, uses, opts.Progress); err != nil {
 				return result, err
 			}
 		}
@@ -141,12 +144,54 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (*CheckResult, e
 			return g.Code == CodeUnknownValue && g.File == f.File && g.Line == f.Line
 		})
 	})
+	c.unrepeat()
 	slices.SortFunc(c.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
 			cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
 	})
 	result.Findings = c.findings
 	return result, nil
+}
+
+// unrepeat makes one finding of those that say the same of a path into data, within one file.
+func (c *checker) unrepeat() {
+	type path struct {
+		file, message string
+	}
+	times := map[path][]int{} // lines
+	slices.SortStableFunc(c.findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
+	c.findings = slices.DeleteFunc(c.findings, func(f Finding) bool {
+		if f.Code != CodeUnknownData {
+			return false
+		}
+		p := path{f.File, f.Message}
+		times[p] = append(times[p], f.Line)
+		return len(times[p]) > 1
+	})
+	for i, f := range c.findings {
+		if lines := times[path{f.File, f.Message}]; f.Code == CodeUnknownData && len(lines) > 1 {
+			c.findings[i].Message += fmt.Sprintf(" (also at %s)", wordsOfLines(lines[1:]))
+		}
+	}
+}
+
+// wordsOfLines lists the numbers of some lines, each once.
+func wordsOfLines(lines []int) string {
+	const listed = 5
+	lines = slices.Compact(lines)
+	var numbers []string
+	for _, line := range lines[:min(len(lines), listed)] {
+		numbers = append(numbers, fmt.Sprint(line))
+	}
+	text := "line "
+	if len(lines) > 1 {
+		text = "lines "
+	}
+	text += strings.Join(numbers, ", ")
+	if more := len(lines) - listed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // add records a finding, once.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/rego"
-	"github.com/open-policy-agent/opa/v1/topdown"
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
@@ -22,12 +20,14 @@ import (
 )
 
 const (
-	checkedCalls      = 3072       // calls with the usual texts
-	textCalls         = 256        // calls for each text that the rules name, in three forms
-	maxTexts          = 24         // such texts
-	specialCalls      = 128        // calls for each thing that a rule easily forgets
-	manyNames         = 300        // in a grant
-	argumentCallsEach = 48         // calls for each document of arguments
+	checkedCalls      = 3072 // calls with the usual texts
+	textCalls         = 256  // calls for each text that the rules name, in three forms
+	maxTexts          = 24   // such texts
+	specialCalls      = 128  // calls for each thing that a rule easily forgets
+	manyNames         = 300  // in a grant
+	argumentCallsEach = 48   // calls for each document of arguments
+	callsAsked        = 6    // what they take, about, beside skills
+	skillsAsked       = 1
 	stride            = 0x9E3779B1 // a prime: steps of it spread over the domain evenly
 )
 
@@ -50,7 +50,7 @@ func spreadCall(i int, texts callTexts) *capability.Call {
 
 // checkAnswers asks the policies about a spread of documents, and looks at what
 // they answer: that there is an answer, one, and of the right shape.
-func (c *checker) checkAnswers(ctx context.Context, uses *ruleUses) error {
+func (c *checker) checkAnswers(ctx context.Context, uses *ruleUses, progress func(done, total int)) error {
 	if c.failed() {
 		return nil
 	}
@@ -67,23 +67,26 @@ func (c *checker) checkAnswers(ctx context.Context, uses *ruleUses) error {
 		c.add(c.files[0].start(), SeverityError, CodeLoad, "%v", err)
 		return nil
 	}
-	a := &answerChecker{checker: c, evaluator: e, asked: map[string]int{}, problems: map[string]*answerProblem{}}
+	a := &answerChecker{checker: c, evaluator: e, meter: newMeter(progress, callsAsked+skillsAsked), asked: map[string]int{},
+		left: map[string]bool{}, problems: map[string]*answerProblem{}}
 	for _, ask := range []func(context.Context) error{a.calls, a.skills, a.broken} {
 		if err := ask(ctx); err != nil {
 			return err
 		}
 	}
 	a.report(ctx)
-	return nil
+	return ctx.Err()
 }
 
 // An answerChecker collects what is wrong with answers, each problem once.
 type answerChecker struct {
 	*checker
 	evaluator *evaluator.Evaluator
+	meter     *meter
 	asked     map[string]int // documents, by the rule that decides them
 	mu        sync.Mutex     // of problems
 	problems  map[string]*answerProblem
+	left      map[string]bool // rules that are asked about nothing more: each evaluation takes too much
 }
 
 // An answerProblem is what is wrong with some answers.
@@ -132,11 +135,11 @@ func (a *answerChecker) calls(ctx context.Context) error {
 	}
 	calls = append(calls, special...)
 	engine := a.evaluator.Interpreter() // OPA itself: no two of these calls are of a kind
-	a.asked[decisionRules[0]] = len(calls)
-	return inParallel(ctx, len(calls), nil, func(i int) {
-		if _, err := engine.Decide(ctx, calls[i]); err != nil && ctx.Err() == nil {
-			a.note(answerProblem{rule: decisionRules[0], err: err, shown: callDocument(calls[i], false), call: calls[i]})
+	return a.ask(ctx, decisionRules[0], len(calls), a.meter.phase(callsAsked), func(ctx context.Context, i int) *answerProblem {
+		if _, err := engine.Decide(ctx, calls[i]); err != nil {
+			return &answerProblem{err: err, shown: callDocument(calls[i], false), call: calls[i]}
 		}
+		return nil
 	})
 }
 
@@ -218,12 +221,12 @@ func (a *answerChecker) texts(decision string) []string {
 }
 
 func (a *answerChecker) skills(ctx context.Context) error {
-	a.asked[decisionRules[1]] = skillKinds
-	return inParallel(ctx, skillKinds, nil, func(i int) {
+	return a.ask(ctx, decisionRules[1], skillKinds, a.meter.phase(skillsAsked), func(ctx context.Context, i int) *answerProblem {
 		r := skillOfKind(i)
-		if _, err := a.evaluator.Skill(ctx, r); err != nil && ctx.Err() == nil {
-			a.note(answerProblem{rule: decisionRules[1], err: err, shown: skillDocument(r, true), request: r})
+		if _, err := a.evaluator.Skill(ctx, r); err != nil {
+			return &answerProblem{err: err, shown: skillDocument(r, true), request: r}
 		}
+		return nil
 	})
 }
 
@@ -256,9 +259,18 @@ func (e errBroken) Error() string { return string(e) }
 func (a *answerChecker) broken(ctx context.Context) error {
 	for _, rule := range decisionRules {
 		for _, document := range brokenDocuments[rule] {
-			value, err := a.evaluate(ctx, rule, []byte(document))
+			if a.left[rule] {
+				break
+			}
+			limited, end := bounded(ctx)
+			value, err := a.evaluate(limited, rule, []byte(document))
+			cause := context.Cause(limited)
+			end()
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if cause != nil {
+				err = cause
 			}
 			problem := ""
 			switch answer, _ := value.(map[string]any); {
@@ -296,87 +308,4 @@ func (a *answerChecker) evaluate(ctx context.Context, rule string, document []by
 		return nil, err
 	}
 	return results[0].Expressions[0].Value, nil
-}
-
-// report turns the problems into findings.
-func (a *answerChecker) report(ctx context.Context) {
-	for _, key := range slices.Sorted(maps.Keys(a.problems)) {
-		p := a.problems[key]
-		compiler, _ := a.evaluator.Policies()
-		at := compiler.GetRulesExact(ast.MustParseRef(p.rule))[0].Location
-		kind := "calls"
-		if p.rule == decisionRules[1] {
-			kind = "skills"
-		}
-		example := fmt.Sprintf("for instance for %s (%d of %d %s that were looked at)", shortJSON(p.shown), p.count, a.asked[p.rule], kind)
-		var evaluation *topdown.Error
-		var answer *evaluator.AnswerError
-		var broken errBroken
-		switch {
-		case errors.As(p.err, &evaluation):
-			if evaluation.Location != nil && evaluation.Location.File != "" {
-				at = evaluation.Location
-			}
-			if evaluation.Code != topdown.ConflictErr {
-				a.add(at, SeverityError, CodeEvaluation, "%s, %s", evaluation.Message, example)
-				continue
-			}
-			a.conflict(ctx, p, at, evaluation, example)
-		case errors.As(p.err, &answer):
-			where := "the answer"
-			if answer.Pointer != "" {
-				where += " at " + answer.Pointer
-			}
-			a.add(at, SeverityError, CodeNotADecision, "%s does not have the shape of a decision: %s, %s", where, answer.Problem, example)
-		case errors.As(p.err, &broken):
-			a.add(at, SeverityError, CodeBrokenDocument,
-				"a document that breaks the schema must be denied on any OPA, and %s %s; data.gate.wire has the rules that find such documents", shortJSON(p.shown), broken)
-		case errors.Is(p.err, evaluator.ErrUndefined):
-			a.add(at, SeverityError, CodeNoAnswer, "there is no answer, %s; give the rule a default that denies", example)
-		default:
-			a.add(at, SeverityError, CodeEvaluation, "%v, %s", p.err, example)
-		}
-	}
-}
-
-// conflict tells which rules are at odds over a document.
-func (a *answerChecker) conflict(ctx context.Context, p *answerProblem, at *ast.Location, e *topdown.Error, example string) {
-	var err error
-	switch {
-	case p.call != nil:
-		_, err = explainTrace(ctx, a.evaluator, p.call)
-	case p.request != nil:
-		_, err = explainSkillTrace(ctx, a.evaluator, p.request)
-	}
-	var conflict *ConflictError
-	if !errors.As(err, &conflict) {
-		a.add(at, SeverityError, CodeConflict, "%s, %s", e.Message, example)
-		return
-	}
-	here, other := conflict.Rules[0], conflict.Rules[1]
-	if other.File == at.File && other.Line == at.Row {
-		here, other = other, here
-	}
-	place := fmt.Sprintf("the one at line %d", other.Line)
-	if other.File != here.File {
-		place += " of " + other.File
-	}
-	if here.File != at.File || here.Line != at.Row {
-		at = &ast.Location{File: here.File, Row: here.Line, Col: 1}
-	}
-	a.add(at, SeverityError, CodeConflict,
-		"%s has two values: this rule and %s both apply, %s; make one of them an else of the other, or exclude its case", here.Rule, place, example)
-}
-
-// shortJSON writes a document on one line, cut where it gets too long to read.
-func shortJSON(document []byte) string {
-	const longest = 400
-	var buf bytes.Buffer
-	if json.Compact(&buf, document) != nil {
-		return string(document)
-	}
-	if text := []rune(buf.String()); len(text) > longest {
-		return string(text[:longest]) + "…"
-	}
-	return buf.String()
 }

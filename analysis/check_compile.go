@@ -223,6 +223,21 @@ func between(text, before, after string) (string, bool) {
 	return strings.CutSuffix(rest, after)
 }
 
+// meantPackage is what may have been meant by a package that is not there.
+func meantPackage(pkg ast.Ref, files []*checkFile) string {
+	var others []string
+	for _, f := range files {
+		if f.module != nil && !isTestFile(f.name) {
+			others = append(others, strings.TrimPrefix(f.module.Package.Path.String(), "data."))
+		}
+	}
+	near := didYouMean(strings.TrimPrefix(pkg.String(), "data."), others)
+	if !strings.HasPrefix(near, ";") {
+		return ""
+	}
+	return near
+}
+
 // checkEntrypoints looks for the two rules that decide, as they are written.
 func (c *checker) checkEntrypoints() {
 	for _, name := range decisionRules {
@@ -250,11 +265,14 @@ func (c *checker) checkEntrypoints() {
 				marked = marked || a.Entrypoint && a.GetTargetPath().Equal(ref)
 			}
 		}
+		if first == nil {
+			c.missing = append(c.missing, name)
+		}
 		switch {
 		case first == nil && broken: // it may stand in the file that is not Rego
 		case first == nil && place == nil:
-			c.add(c.files[0].start(), SeverityError, CodeNoEntrypoint, "no file has the package %s, so nothing is decided by %s",
-				strings.TrimPrefix(pkg.String(), "data."), name)
+			c.add(c.files[0].start(), SeverityError, CodeNoEntrypoint, "no file has the package %s, so nothing is decided by %s%s",
+				strings.TrimPrefix(pkg.String(), "data."), name, meantPackage(pkg, c.files))
 		case first == nil:
 			near := didYouMean(rule, others)
 			if !strings.HasPrefix(near, ";") {

@@ -210,13 +210,19 @@ func (c *checker) checkDataPaths(compiler *compilation) {
 				if slices.ContainsFunc(replaced, func(r ast.Ref) bool { return ref.HasPrefix(r) || r.HasPrefix(ref) }) {
 					return
 				}
-				if n, candidates, ok := c.defined(compiler.Compiler, ref); !ok && !c.leftOut(compiler, ref) {
+				if n, candidates, ok := c.defined(compiler.Compiler, ref); !ok && !c.leftOut(compiler, ref) && !c.decides(ref[:n+1]) {
 					name, _ := ref[n].Value.(ast.String)
 					c.add(at, SeverityError, CodeUnknownData, "neither rules nor data define %s%s", ref[:n+1], didYouMean(string(name), candidates))
 				}
 			})
 		}
 	}
+}
+
+// decides reports whether a path leads to a rule that decides, or to its package, which
+// was found not to be there.
+func (c *checker) decides(ref ast.Ref) bool {
+	return slices.ContainsFunc(c.missing, func(rule string) bool { return ast.MustParseRef(rule).HasPrefix(ref) })
 }
 
 // leftOut reports whether ref leads to what could not be compiled, or not be read.

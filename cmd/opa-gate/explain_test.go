@@ -152,7 +152,8 @@ func TestReportJSON(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var b strings.Builder
 	clock := time.Unix(0, 0)
-	p := &progress{w: &b, percent: -1, now: func() time.Time { return clock }}
+	p := newProgress(&b)
+	p.now = func() time.Time { return clock }
 	p.begin()
 	for second := range 25 {
 		clock = time.Unix(int64(second), 0)
@@ -164,7 +165,8 @@ func TestProgress(t *testing.T) {
 		t.Errorf("got %q, want %q", b.String(), lines)
 	}
 	b.Reset()
-	p = &progress{w: &b, bar: true, percent: -1, now: time.Now}
+	p = newProgress(io.Discard)
+	p.w, p.bar = &b, true
 	p.begin()
 	p.show(1, 1000)
 	p.show(500, 1000)

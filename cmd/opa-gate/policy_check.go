@@ -27,7 +27,8 @@ and tells everything that is wrong with them, tests and data included:
     with what can never be them, and the names that were meant
   - files that are not formatted; --fix rewrites them
   - decisions that are missing, do not have the shape of a decision, have no answer
-    or two of them: several thousand calls and skills are put to the policies
+    or two of them: several thousand calls and skills are put to the policies, with
+    the texts and arguments that rules look for; one that takes seconds ends that
   - built-ins that let a decision depend on a clock, on chance or on others;
     --allow names the ones that may be called all the same
   - rules that nothing uses (a warning), but for those whose METADATA has
@@ -45,6 +46,9 @@ directory that cannot be read.`,
 		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			result, err := interruptible(cmd, "everything was looked at", func(ctx context.Context) (*analysis.CheckResult, error) {
+				p := newProgressOf(cmd.ErrOrStderr(), "asking", "asked about %d %% of the documents")
+				defer p.end()
+				opts.Progress = p.show
 				return analysis.Check(ctx, args[0], &opts)
 			})
 			if err != nil {

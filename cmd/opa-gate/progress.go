@@ -16,6 +16,8 @@ const (
 // again and again on one line, elsewhere by a line now and then.
 type progress struct {
 	w       io.Writer
+	doing   string // in front of the bar
+	line    string // with the percentage
 	bar     bool
 	percent int       // that the bar shows
 	next    time.Time // when another line is due
@@ -24,7 +26,13 @@ type progress struct {
 
 // newProgress begins to tell it on w.
 func newProgress(w io.Writer) *progress {
-	p := &progress{w: w, bar: isTerminal(w), percent: -1, now: time.Now}
+	return newProgressOf(w, "surveying", "surveyed %d %% of the kinds of call")
+}
+
+// newProgressOf is newProgress for another work: what is being done, and a line that says
+// how much of it was.
+func newProgressOf(w io.Writer, doing, line string) *progress {
+	p := &progress{w: w, doing: doing, line: line, bar: isTerminal(w), percent: -1, now: time.Now}
 	p.begin()
 	return p
 }
@@ -41,13 +49,13 @@ func (p *progress) show(done, total int) {
 	if p.bar {
 		if percent != p.percent {
 			full := percent * barWidth / 100
-			_, _ = fmt.Fprintf(p.w, "\rsurveying [%s%s] %3d %%", strings.Repeat("#", full), strings.Repeat(".", barWidth-full), percent)
+			_, _ = fmt.Fprintf(p.w, "\r%s [%s%s] %3d %%", p.doing, strings.Repeat("#", full), strings.Repeat(".", barWidth-full), percent)
 			p.percent = percent
 		}
 		return
 	}
 	if now := p.now(); !now.Before(p.next) {
-		complain(p.w, fmt.Sprintf("surveyed %d %% of the kinds of call", percent))
+		complain(p.w, fmt.Sprintf(p.line, percent))
 		p.next = now.Add(progressEvery)
 	}
 }

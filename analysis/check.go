@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -129,6 +130,7 @@ func Check(ctx context.Context, dir string, opts *CheckOptions) (*CheckResult, e
 		uses := newRuleUses(compiler.Compiler)
 		c.checkBuiltins(uses)
 		c.checkDataPaths(compiler)
+		c.checkPathConflicts(compiler.Compiler)
 		c.checkValues(compiler)
 		if compiler.whole && len(c.missing) == 0 { // else nearly all rules are
 			c.checkUnused(compiler.Compiler, uses)
@@ -235,6 +237,8 @@ func checkDirectory(dir string) error {
 	switch {
 	case err != nil:
 		return err
+	case !info.IsDir() && strings.HasSuffix(dir, ".rego"):
+		return fmt.Errorf("%s is a file, expected a directory of policies: name the one that it is in, %s", dir, filepath.Dir(dir))
 	case !info.IsDir():
 		return fmt.Errorf("%s is a file, expected a directory of policies", dir)
 	}

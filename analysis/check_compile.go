@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,15 +10,6 @@ import (
 
 	"github.com/opa-gate/opa-gate/evaluator"
 )
-
-// jsonOffset returns how far a JSON reader had come when it failed.
-func jsonOffset(err error) (int64, bool) {
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
-		return syntax.Offset, true
-	}
-	return 0, false
-}
 
 // A compilation is what could be compiled of the policies.
 type compilation struct {

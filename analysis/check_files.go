@@ -12,7 +12,6 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/format"
-	"github.com/open-policy-agent/opa/v1/util"
 
 	"github.com/opa-gate/opa-gate/evaluator"
 )
@@ -23,6 +22,8 @@ type checkFile struct {
 	text   []byte
 	module *ast.Module // nil if it is data, or not Rego
 	err    error       // why it is no module
+
+	data map[string]any // of a data file, from the root
 }
 
 func (f *checkFile) rego() bool { return strings.HasSuffix(f.name, ".rego") }
@@ -121,6 +122,10 @@ func (c *checker) checkFormat(fix bool) (fixed []string, err error) {
 			fixed = append(fixed, f.name)
 			f.text = want
 			f.parse() // places have moved
+		case bytes.Contains(f.text, []byte("\r\n")):
+			c.add(f.start(), SeverityError, CodeUnformatted, "its line ends are CRLF, which a fix mends: a formatted file has LF alone")
+		case bytes.HasPrefix(f.text, []byte("\ufeff")):
+			c.add(f.start(), SeverityError, CodeUnformatted, "it begins with a byte order mark, which a fix removes")
 		default:
 			line := firstDifference(f.text, want)
 			c.add(&ast.Location{File: f.name, Row: line, Col: 1}, SeverityError, CodeUnformatted,
@@ -175,8 +180,11 @@ func replaceFile(name string, text []byte) (err error) {
 func (c *checker) checkSyntax() {
 	for _, f := range c.files {
 		var list ast.Errors
+		var one *ast.Error
 		switch {
 		case f.err == nil:
+		case errors.As(f.err, &one):
+			c.add(f.start(), SeverityError, CodeSyntax, "%s", evaluator.Describe(one))
 		case errors.As(f.err, &list):
 			for i, e := range list {
 				if i+1 < len(list) && e.Location == list[i+1].Location && strings.HasPrefix(list[i+1].Message, e.Message) {
@@ -201,9 +209,13 @@ func (c *checker) checkData() {
 		if f.rego() {
 			continue
 		}
-		var v any
-		if err := util.Unmarshal(f.text, &v); err != nil {
-			c.add(f.dataError(err), SeverityError, CodeData, "it cannot be read: %s", strings.Join(strings.Fields(err.Error()), " "))
+		v, err := evaluator.ReadData(f.name, f.text)
+		if err != nil {
+			at, problem := f.start(), err.Error()
+			if e := (*evaluator.DataError)(nil); errors.As(err, &e) {
+				at.Row, at.Col, problem = e.Line, e.Column, e.Problem
+			}
+			c.add(at, SeverityError, CodeData, "it cannot be read: %s", problem)
 			continue
 		}
 		if folder := path.Dir(f.name); folder != "." {
@@ -217,6 +229,7 @@ func (c *checker) checkData() {
 			c.add(f.start(), SeverityError, CodeData, "the data at the root must be an object")
 			continue
 		}
+		f.data = object
 		if at := mergeData(c.data, object, ""); at != "" {
 			c.add(f.start(), SeverityError, CodeData, "data at %s is also set in another file", at)
 		}
@@ -227,15 +240,17 @@ func (c *checker) checkData() {
 	}}, "")
 }
 
-// dataError finds the place that a JSON error names by its offset.
-func (f *checkFile) dataError(err error) *ast.Location {
-	at := f.start()
-	if offset, ok := jsonOffset(err); ok && strings.HasSuffix(f.name, ".json") {
-		before := f.text[:min(int(offset), len(f.text))]
-		at.Row = bytes.Count(before, []byte("\n")) + 1
-		at.Col = max(len(before)-bytes.LastIndexByte(before, '\n')-1, 1)
+// checkPathConflicts finds data that hide a rule.
+func (c *checker) checkPathConflicts(compiler *ast.Compiler) {
+	for _, f := range c.files {
+		for _, conflict := range evaluator.PathConflicts(compiler, f.data) {
+			where := ""
+			if conflict.Rule != nil {
+				where = fmt.Sprintf(" (%s:%d)", conflict.Rule.File, conflict.Rule.Row)
+			}
+			c.add(f.start(), SeverityError, CodeData, "there is data at %s, which is the path of a rule%s: OPA refuses the two together", conflict.Path, where)
+		}
 	}
-	return at
 }
 
 // mergeData adds from to into, and returns where both have a value, if they do.

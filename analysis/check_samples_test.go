@@ -48,3 +48,14 @@ func reached(t *testing.T, dir, document string) {
 		t.Errorf("nothing that is no decision was found with %s, but %s", document, checkListed(r))
 	}
 }
+
+// Data at the path of a rule are an error of theirs: OPA refuses the two together.
+func TestCheckRefusesDataInARulesPlace(t *testing.T) {
+	dir := initCopy(t)
+	checkWrite(t, dir, "gate/call/decision/data.json", "{\"outcome\": \"allow\"}\n")
+	r := runCheck(t, dir, nil)
+	if len(r.Findings) != 1 || r.Findings[0].Code != analysis.CodeData || r.Findings[0].File != "gate/call/decision/data.json" ||
+		!strings.Contains(r.Findings[0].Message, "there is data at gate/call/decision, which is the path of a rule (gate/call/call.rego:") {
+		t.Errorf("found %s", checkListed(r))
+	}
+}

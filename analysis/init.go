@@ -46,6 +46,9 @@ func Init(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if to, err := os.Readlink(dir); err == nil {
+			return nil, fmt.Errorf("%s is a link to %s, which does not exist; nothing was written", dir, to)
+		}
 		return initNew(dir)
 	case err != nil:
 		return nil, err

@@ -20,7 +20,10 @@ const (
 // input is misspelt.
 func compileError(err error) error {
 	var list ast.Errors
-	if !errors.As(err, &list) || len(list) == 0 {
+	var one *ast.Error
+	if errors.As(err, &one) { // OPA has it so for a file without a package
+		list = ast.Errors{one}
+	} else if !errors.As(err, &list) || len(list) == 0 {
 		return err
 	}
 	var texts []string
@@ -38,6 +41,9 @@ func compileError(err error) error {
 // its place: what is wrong, and the right name where a path is misspelt.
 func Describe(e *ast.Error) string {
 	text := strings.Join(strings.Fields(e.Message), " ")
+	if text == "empty module" {
+		return "the file has no rules: it is empty, or has comments alone, and must begin with a package"
+	}
 	if r := []rune(text); len(r) > maxErrorText {
 		text = string(r[:maxErrorText]) + "…"
 	}
@@ -67,5 +73,5 @@ func describeError(e *ast.Error) string {
 	if e.Location == nil {
 		return text
 	}
-	return fmt.Sprintf("%s:%d:%d: %s", e.Location.File, e.Location.Row, e.Location.Col, text)
+	return fmt.Sprintf("%s:%d:%d: %s", e.Location.File, max(e.Location.Row, 1), max(e.Location.Col, 1), text)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -28,6 +29,8 @@ import (
 type source struct {
 	modules map[string]*ast.Module // by file name
 	data    map[string]any
+
+	dataFiles []dataFile // that the data come from, if it is a tree
 }
 
 // load reads the policies that opts name.
@@ -88,9 +91,7 @@ func (p *part) parse(text []byte) {
 		}
 		return
 	}
-	if err := util.Unmarshal(text, &p.data); err != nil {
-		p.err = fmt.Errorf("%s: %w", p.name, err)
-	}
+	p.data, p.err = ReadData(p.name, text)
 }
 
 // loadFS reads a policy tree as OPA reads a bundle directory: every .rego file
@@ -167,6 +168,7 @@ func (s *source) put(file, dir string, value any) error {
 	if !ok {
 		return fmt.Errorf("%s: the data at the root must be an object", file)
 	}
+	s.dataFiles = append(s.dataFiles, dataFile{file, object})
 	if at, ok := merge(s.data, object, ""); !ok {
 		return fmt.Errorf("%s: data at %s stands in another file too", file, at)
 	}
@@ -217,7 +219,14 @@ func readPolicy(fsys fs.FS, name string) ([]byte, error) {
 func loadBundle(text []byte) (*source, error) {
 	b, err := bundle.NewReader(bytes.NewReader(text)).WithSkipBundleVerification(true).
 		WithProcessAnnotations(true).WithSizeLimitBytes(maxPolicyFile).Read()
-	if err != nil {
+	switch {
+	case len(text) == 0:
+		return nil, errors.New("the file is empty, expected a bundle: an archive (.tar.gz) as opa build writes it")
+	case !bytes.HasPrefix(text, []byte{0x1f, 0x8b}):
+		return nil, errors.New("this is no bundle, which is an archive (.tar.gz) as opa build writes it; for a file of rules, name the directory that it is in")
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("the archive ends too early: %w", err)
+	case err != nil:
 		return nil, err
 	}
 	s := &source{modules: map[string]*ast.Module{}, data: b.Data}
@@ -351,5 +360,5 @@ func (s *source) compile() (*ast.Compiler, error) {
 	if c.Compile(s.modules); c.Failed() {
 		return nil, compileError(c.Errors)
 	}
-	return c, nil
+	return c, s.conflictFree(c)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -85,11 +86,25 @@ func Nearest(name string, candidates []string) string {
 	}
 	best, bestDistance := "", allowed+1
 	for _, c := range candidates {
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+		d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(c))
+		if d == 2 && length == 4 && !sameLetters(name, c) { // half of a short word is another word
+			continue
+		}
+		if d < bestDistance {
 			best, bestDistance = c, d
 		}
 	}
 	return best
+}
+
+// sameLetters tells whether one word is the other with its letters in another order.
+func sameLetters(a, b string) bool {
+	sorted := func(s string) string {
+		letters := []rune(strings.ToLower(s))
+		slices.Sort(letters)
+		return string(letters)
+	}
+	return sorted(a) == sorted(b)
 }
 
 const excerptLength = 40

@@ -45,6 +45,12 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%.20q: got %q, want %q", in, got, want)
 		}
 	}
+	formats := []string{"text", "json", "markdown", "html"}
+	for in, want := range map[string]string{"yaml": "", "xml": "", "tex": "text", "hmtl": "html", "jsno": "json", "htm": "html", "marckdown": "markdown", "test": "text"} {
+		if got := wire.Nearest(in, formats); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
 	if got := wire.Nearest("x", nil); got != "" {
 		t.Errorf("of none: %q", got)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,11 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	helped := keepHelpError(root)
 	err := root.ExecuteContext(context.Background())
+	if err == nil {
+		err = *helped
+	}
 	var code exitError
 	switch {
 	case err == nil:
@@ -59,6 +64,21 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	complain(stderr, err.Error())
 	return exitInput
+}
+
+// keepHelpError has root's help tell whether it could be written: cobra does not.
+func keepHelpError(root *cobra.Command) *error {
+	var failed error
+	help := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		out := cmd.OutOrStdout()
+		var text bytes.Buffer
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(out)
+		_, failed = out.Write(text.Bytes())
+	})
+	return &failed
 }
 
 // maxComplaint is the longest message for a person, in characters.

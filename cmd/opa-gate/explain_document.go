@@ -218,7 +218,11 @@ func (p *printer) nearest(x *analysis.Explanation) {
 		for _, c := range x.Nearest[i].Changes {
 			changes = append(changes, c.Text)
 		}
-		p.line(1, strings.Join(changes, "  and  "))
+		text := strings.Join(changes, "  and  ")
+		if i > 0 {
+			text = "or  " + text
+		}
+		p.line(1, text)
 	}
 	p.line(1, "such as "+string(x.Nearest[0].Document))
 }

@@ -46,9 +46,10 @@ type Survey struct {
 	Incomplete []Blocker
 
 	evaluator *Evaluator
-	cells     []*class // by number
-	said      []string // what answers say of their own: no unknown text is in it, or it would look copied
-	memo      sync.Map // of OPA's answers, by memoKey
+	cells     []*class                  // by number
+	named     map[string]map[int]*class // of calls of a tool that cells except, by its name and the number
+	said      []string                  // what answers say of their own: no unknown text is in it, or it would look copied
+	memo      sync.Map                  // of OPA's answers, by memoKey
 	asked     atomic.Int64
 }
 
@@ -68,9 +69,9 @@ func (e *Evaluator) Survey(ctx context.Context, progress func(done, total int)) 
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	w := &surveyor{compilation: m, program: program, classes: map[string]*class{}, blockers: map[Blocker]int{},
+	w := &surveyor{compilation: m, program: program, classes: map[string]*class{}, named: map[string]map[int]*class{}, blockers: map[Blocker]int{},
 		constants: map[symbolic.Hole]map[string]bool{symbolic.Tool: {}, symbolic.Veto: {}, symbolic.Note: {}}}
-	s := &Survey{evaluator: e, cells: make([]*class, Cells)}
+	s := &Survey{evaluator: e, cells: make([]*class, Cells), named: w.named}
 	if err := overPages(ctx, progress, func(page int) error { return w.page(ctx, s, page) }); err != nil {
 		return nil, err
 	}
@@ -140,6 +141,7 @@ type surveyor struct {
 
 	mu        sync.Mutex
 	classes   map[string]*class
+	named     map[string]map[int]*class
 	blockers  map[Blocker]int
 	constants map[symbolic.Hole]map[string]bool
 }
@@ -186,12 +188,30 @@ func (w *surveyor) explore(ctx context.Context, by follower, c *capability.Call,
 				return err
 			}
 			w.note(inner)
+			if h == symbolic.Tool && len(given) == 0 && inner.blocker == nil {
+				w.putNamed(text, c, inner)
+			}
 			if err := w.explore(ctx, by, c, more, inner, rest); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// putNamed keeps the answer to calls like c of one tool.
+func (w *surveyor) putNamed(tool string, c *capability.Call, f followed) {
+	n, ok := CellOf(c)
+	if !ok {
+		return
+	}
+	found := w.shared(f)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.named[tool] == nil {
+		w.named[tool] = map[int]*class{}
+	}
+	w.named[tool][n] = found
 }
 
 // note keeps what stands in the way, and the constants.
@@ -215,6 +235,11 @@ func (w *surveyor) class(f followed) *class {
 	if f.blocker != nil {
 		return &class{cell: interpreted}
 	}
+	return w.shared(f)
+}
+
+// shared returns the class of what was followed to its end.
+func (w *surveyor) shared(f followed) *class {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := &class{cell: f.cell, vetoes: f.except[symbolic.Veto], notes: f.except[symbolic.Note]}
@@ -247,19 +272,35 @@ func (w *surveyor) literals(expression string) {
 // one, the plan is not what OPA does, and all calls are left to it.
 func (s *Survey) confirm(ctx context.Context) error {
 	var unlike atomic.Bool
+	confirm := func(n int, c *class, tool string) error {
+		if !c.decided || c.confirmed.Swap(true) || unlike.Load() {
+			return nil
+		}
+		call := s.fresh(n)
+		if tool != "" {
+			call.Tool = tool
+		}
+		want, err := s.evaluator.interpreter.decide(ctx, call)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if got := c.outcome(call); err != nil || !got.Equal(want) {
+			unlike.Store(true)
+		}
+		return nil
+	}
+	tools := slices.Sorted(maps.Keys(s.named))
 	err := overPages(ctx, nil, func(page int) error {
 		for n := page * pageCells; n < (page+1)*pageCells && !unlike.Load(); n++ {
-			c := s.cells[n]
-			if !c.decided || c.confirmed.Swap(true) {
-				continue
+			if err := confirm(n, s.cells[n], ""); err != nil {
+				return err
 			}
-			call := s.fresh(n)
-			want, err := s.evaluator.interpreter.decide(ctx, call)
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			if got := c.outcome(call); err != nil || !got.Equal(want) {
-				unlike.Store(true)
+			for _, tool := range tools {
+				if c := s.named[tool][n]; c != nil {
+					if err := confirm(n, c, tool); err != nil {
+						return err
+					}
+				}
 			}
 		}
 		return nil
@@ -269,6 +310,7 @@ func (s *Survey) confirm(ctx context.Context) error {
 		for n := range s.cells {
 			s.cells[n] = left
 		}
+		s.named = nil
 		s.Incomplete = append(s.Incomplete, Blocker{Cells: Cells,
 			Why: "the plan of the policies says another thing than OPA, which was asked about each call"})
 	}
@@ -362,6 +404,11 @@ func (s *Survey) Decide(ctx context.Context, c *capability.Call) (capability.Out
 		return s.evaluator.interpreter.Decide(ctx, c)
 	}
 	found := s.cells[n]
+	if found.decided && found.delegates(c.Tool) {
+		if own := s.named[c.Tool][n]; own != nil {
+			found = own
+		}
+	}
 	if found.decided && !found.delegates(c.Tool) &&
 		!(c.Policy.Vetoed && among(found.vetoes, c.Policy.Veto)) &&
 		!(c.Policy.Transform.Kind == capability.InjectContext && among(found.notes, c.Policy.Transform.Note)) {

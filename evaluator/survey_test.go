@@ -62,3 +62,42 @@ func TestSurvey(t *testing.T) {
 		})
 	}
 }
+
+// What is answered to tools that the policies name was followed with the others: it is what
+// OPA says of each, without OPA being asked about each.
+func TestSurveyOfNamedTools(t *testing.T) {
+	if testing.Short() || race.Enabled {
+		t.Skip("several whole surveys take minutes under the race detector; they run without -race and -short")
+	}
+	for rules, asks := range map[string]bool{
+		`decision := object.union(ok, {"reason": concat(" ", ["no", input.tool.name])}) if input.tool.name in {"a", "b", "c"} else := ok`:                             false,
+		`decision := object.union(ok, {"reason": "a"}) if { input.tool.name == "a"; input.taint == "tainted" } else := object.union(ok, {"reason": input.tool.name})`: false,
+		`decision := object.union(ok, {"reason": names[input.tool.name]}) if names[input.tool.name] else := ok
+names := {"a": "first", "b": "second"}`: false,
+		`decision := object.union(ok, {"reason": "x"}) if { input.tool.name == "a"; input.policy.veto == "x" } else := ok`:                                                                   true,
+		`decision := object.union(ok, {"reason": "x"}) if { input.tool.name in {"a", "b"}; startswith(input.policy.transform.note, "n") } else := ok`:                                        true,
+		`decision := object.union(ok, {"reason": "x"}) if { input.tool.name == "a"; input.tool.destructive } else := object.union(ok, {"reason": "y"}) if input.tool.name != "b" else := ok`: false,
+	} {
+		t.Run(rules, func(t *testing.T) {
+			e := engineOf(t, rules+"\n\nok := "+okDecision, okSkill)
+			s, err := e.Survey(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			looked := 0
+			for n := 0; n < Cells; n += 23 { // no divisor of any dimension
+				for c := range s.Calls(n) {
+					looked++
+					got, err := s.Decide(t.Context(), c)
+					want, wantErr := e.Interpreter().Decide(t.Context(), c)
+					if problem := same(got, err, want, wantErr); problem != "" {
+						t.Fatalf("%s on %+v", problem, c)
+					}
+				}
+			}
+			if looked < Cells/23 || s.asked.Load() > 0 != asks {
+				t.Errorf("%d calls, of which OPA was asked about %d", looked, s.asked.Load())
+			}
+		})
+	}
+}

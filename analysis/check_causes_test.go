@@ -13,6 +13,9 @@ import (
 // One thing that is wrong is told once, where it is wrong, however many documents show it
 // and in however many ways.
 func TestCheckTellsACauseOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of documents for each policy take seconds; it runs without -short")
+	}
 	for name, tt := range map[string]struct {
 		file, from, to, at string
 		code               analysis.Code

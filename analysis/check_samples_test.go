@@ -11,6 +11,9 @@ import (
 // A rule that answers with what is no decision, before the step that asks for what is missing,
 // and that is reached by calls of one sort alone: they are among those that check asks about.
 func TestCheckReaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("thousands of documents for each policy take seconds; it runs without -short")
+	}
 	const step = "} else := {\n\t\"outcome\": \"escalate\",\n\t\"reason\": escalation.reason(missing, input.tool.name),\n"
 	for name, tt := range map[string]struct{ condition, document string }{
 		"an unknown name in the grant":    {`count(grant.unknown) > 0`, `"base":[`},

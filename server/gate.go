@@ -64,7 +64,8 @@ type gate struct {
 	local     bool              // the policies are not from a bundle that OPA fetches
 	started   time.Time         // what is not refreshed since then
 	refreshes map[string]report // of bundles that OPA fetches, by name
-	refusal   *refusal          // of the last change, if it was refused
+	patience  map[string]time.Duration
+	refusal   *refusal // of the last change, if it was refused
 	tidy      *time.Timer
 }
 
@@ -74,6 +75,8 @@ type report struct {
 	Refreshed time.Time `json:"refreshed,omitzero"` // OPA was last told what is in force
 	Error     string    `json:"error,omitempty"`
 	Failing   time.Time `json:"failing_since,omitzero"`
+
+	heard time.Time // OPA last said how a request went, or began to ask
 }
 
 // A refusal is a change of the store that was not let in.
@@ -134,27 +137,44 @@ func (g *gate) refused(err error) {
 // expect says which bundles OPA fetches. What is known of others is forgotten.
 // Persisted has the times at which bundles on disk were last known to be in
 // force.
-func (g *gate) expect(names []string, persisted map[string]time.Time) {
+func (g *gate) expect(names []string, persisted map[string]time.Time, patience map[string]time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.local = false
+	g.local, g.patience = false, patience
 	maps.DeleteFunc(g.refreshes, func(name string, _ report) bool { return !slices.Contains(names, name) })
 	for _, name := range names {
 		if _, ok := g.refreshes[name]; !ok {
-			g.refreshes[name] = report{Refreshed: persisted[name]}
+			g.refreshes[name] = report{Refreshed: persisted[name], heard: g.now()}
 		}
 	}
 }
 
-// refreshed notes how a bundle's request went.
-func (g *gate) refreshed(name, revision, problem string) {
+// overdue tells, of a bundle whose last request neither came back nor failed for
+// longer than a request takes, that this is so.
+func (r report) overdue(now time.Time, patience time.Duration) report {
+	if r.Error == "" && patience > 0 && now.Sub(r.heard) > patience {
+		r.Error = "OPA has not heard from the host since " + r.heard.UTC().Format(time.RFC3339) + ": a download may hang"
+		r.Failing = r.heard
+	}
+	return r
+}
+
+// refreshed notes how a request went that OPA made at a time: the problem, or the
+// revision that is in force since.
+func (g *gate) refreshed(name, revision, problem string, asked time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	r := g.refreshes[name]
-	r.Revision = revision
+	if g.refusal != nil && problem != "" && !strings.Contains(problem, ErrRefused.Error()) {
+		g.refusal = nil // something else went wrong since
+	}
+	if p := g.active.Load(); p != nil && p.since.After(asked) { // put in force by this request, whatever came then
+		revision, r.Refreshed = p.bundles[name].Revision, g.now()
+	}
+	r.Revision, r.heard = revision, g.now()
 	switch {
 	case problem == "":
-		r = report{Revision: revision, Refreshed: g.now()}
+		r = report{Revision: revision, Refreshed: g.now(), heard: g.now()}
 	case r.Error == "":
 		r.Failing = g.now()
 		fallthrough

@@ -261,7 +261,7 @@ func (g *gate) health(w http.ResponseWriter, _ *http.Request) {
 	g.mu.Lock()
 	state.Bundles = make(map[string]report, len(g.refreshes))
 	for name, r := range g.refreshes {
-		state.Bundles[name] = r
+		state.Bundles[name] = r.overdue(g.now(), g.patience[name])
 	}
 	state.Refused = g.refusal
 	g.mu.Unlock()

@@ -31,6 +31,25 @@ mask contains pointer if {
 	pointer := _pointer(part, path)
 }
 
+# What is asked for within the arguments has no name in the result that says so.
+mask contains "/result" if {
+	some name in split(lower(object.get(input, "path", "")), "/")
+	name == "arguments"
+}
+
+# A query can put anything anywhere.
+mask contains sprintf("/%s", [part]) if {
+	input.query
+	some part in ["input", "result"]
+	input[part]
+}
+
+# What is no document has no members to look at.
+mask contains "/input" if {
+	not is_object(input.input)
+	input.input != null
+}
+
 _pointer(part, path) := concat("/", array.concat(["", part], [sprintf("%v", [name]) | some name in path])) if {
 	not input.query
 	every name in path {

@@ -19,6 +19,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	opabundle "github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/config"
+	"github.com/open-policy-agent/opa/v1/download"
 	"github.com/open-policy-agent/opa/v1/hooks"
 	"github.com/open-policy-agent/opa/v1/logging"
 	"github.com/open-policy-agent/opa/v1/metrics"
@@ -94,6 +95,11 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 	g.complain = func(format string, args ...any) { m.Logger().Error(format, args...) }
 	if g.counts, err = newCounts(g, m.PrometheusRegister()); err != nil {
 		return nil, err
+	}
+	if w := m.GetConfig().Warnings; len(w) > 0 {
+		// A misspelt member would leave out what it was to say: a signature to demand, or
+		// the bundles.
+		return nil, fmt.Errorf("%w: %s", ErrConfig, strings.Join(w, "; "))
 	}
 	s.routes()
 	if c := m.GetConfig(); c.Bundles == nil && c.Bundle == nil && c.Discovery == nil {
@@ -215,7 +221,7 @@ func activateLocal(ctx context.Context, store storage.Store, name string, text [
 // discovery, OPA learns later which ones there are.
 func (s *Server) followBundles() {
 	m := s.runtime.Manager
-	s.gate.expect(nil, nil)
+	s.gate.expect(nil, nil, nil)
 	var mu sync.Mutex // what was told last must be what holds
 	attach := func() {
 		mu.Lock()
@@ -224,14 +230,15 @@ func (s *Server) followBundles() {
 		if p == nil {
 			return
 		}
-		names := []string{}
-		for name := range p.Config().Bundles {
+		names, patience := []string{}, map[string]time.Duration{}
+		for name, source := range p.Config().Bundles {
 			names = append(names, name)
+			patience[name] = patienceWith(&source.Config)
 		}
-		s.gate.expect(names, s.persisted(names))
+		s.gate.expect(names, s.persisted(names), patience)
 		p.Register(s, func(status bundleplugin.Status) {
 			problem := problemOfBundle(&status)
-			s.gate.refreshed(status.Name, status.ActiveRevision, problem)
+			s.gate.refreshed(status.Name, status.ActiveRevision, problem, status.LastRequest)
 			if problem == "" {
 				now := time.Now()
 				_ = os.Chtimes(s.persistedFile(status.Name), now, now) // there is none unless the bundle persists
@@ -242,6 +249,23 @@ func (s *Server) followBundles() {
 	m.RegisterPluginStatusListener("opa-gate", func(map[string]*plugins.Status) {
 		go attach() // the plugin may be holding what attach waits for
 	})
+}
+
+// patienceWith is how long OPA may be silent about a bundle while all is well; 0 is
+// for ever. OPA bounds how long it waits for an answer to begin, and not for the
+// rest of it.
+func patienceWith(c *download.Config) time.Duration {
+	if c.Trigger != nil && *c.Trigger != plugins.TriggerPeriodic {
+		return 0
+	}
+	patience := 3 * time.Minute // a minute, and OPA's usual delay
+	if d := c.Polling.MaxDelaySeconds; d != nil {
+		patience = time.Minute + time.Duration(*d)*time.Second
+	}
+	if d := c.Polling.LongPollingTimeoutSeconds; d != nil {
+		patience += time.Duration(*d) * time.Second
+	}
+	return patience
 }
 
 func problemOfBundle(status *bundleplugin.Status) string {
@@ -262,7 +286,7 @@ func problemOfBundle(status *bundleplugin.Status) string {
 func (s *Server) persisted(names []string) map[string]time.Time {
 	times := map[string]time.Time{}
 	for _, name := range names {
-		if info, err := os.Stat(s.persistedFile(name)); err == nil {
+		if info, err := os.Stat(s.persistedFile(name)); err == nil && !info.ModTime().After(time.Now()) { // a time to come says nothing
 			times[name] = info.ModTime()
 		}
 	}

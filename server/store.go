@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/plugins"
@@ -32,6 +33,7 @@ type guardedStore struct {
 type writing struct {
 	params *storage.Context // that it was begun with
 	wrote  bool             // OPA opens some only to register what is to be called
+	owners bool             // it writes what OPA keeps on bundles: which they are, and what they own
 }
 
 func guard(store storage.Store, g *gate) *guardedStore {
@@ -54,7 +56,11 @@ func (s *guardedStore) Commit(ctx context.Context, txn storage.Transaction) erro
 	if w == nil || !w.wrote {
 		return s.Store.Commit(ctx, txn)
 	}
-	next, err := s.gate.look(ctx, s.Store, txn, w.params)
+	var next *policies
+	err := errOwners
+	if !w.owners || !byAPI(w.params) {
+		next, err = s.gate.look(ctx, s.Store, txn, w.params)
+	}
 	if err != nil {
 		s.Store.Abort(ctx, txn)
 		err = fmt.Errorf("%w: %w", ErrRefused, err)
@@ -94,6 +100,13 @@ func (s *guardedStore) note(txn storage.Transaction) {
 // Write implements storage.Store, as do the next three.
 func (s *guardedStore) Write(ctx context.Context, txn storage.Transaction, op storage.PatchOp, path storage.Path, value any) error {
 	s.note(txn)
+	if bundlesPath.HasPrefix(path) || path.HasPrefix(bundlesPath) {
+		s.mu.Lock()
+		if w := s.writing[txn.ID()]; w != nil {
+			w.owners = true
+		}
+		s.mu.Unlock()
+	}
 	return s.Store.Write(ctx, txn, op, path, value)
 }
 
@@ -122,6 +135,18 @@ func (g *gate) look(ctx context.Context, store storage.Store, txn storage.Transa
 		return nil, nil
 	}
 	return next, err
+}
+
+// bundlesPath is where OPA keeps which bundles there are, and what each of them
+// owns. Whoever could write there could have any policy overwritten.
+var bundlesPath = storage.MustParsePath("/system/bundles")
+
+var errOwners = errors.New("data.system.bundles is OPA's own, and is not written through its API")
+
+// byAPI tells whether a change came through OPA's REST API: OPA brings metrics
+// along for it, and no compiler.
+func byAPI(params *storage.Context) bool {
+	return params != nil && params.Metrics() != nil && plugins.GetCompilerOnContext(params) == nil
 }
 
 // takesBack tells whether a change is that of OPA's bundles when discovery names
@@ -200,7 +225,18 @@ func storedModules(ctx context.Context, store storage.Store, txn storage.Transac
 // in force: whether they answer at all, and in the right shape.
 const probes = 24
 
-func probe(ctx context.Context, e *evaluator.Evaluator) error {
+// probeTime bounds how long they may take: as long as they do, nothing else gets
+// into the store.
+const probeTime = 10 * time.Second
+
+func probe(ctx context.Context, e *evaluator.Evaluator) (err error) {
+	ctx, stop := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("a few questions took more than %v", probeTime))
+	defer stop()
+	defer func() {
+		if err != nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}()
 	ask := e.Interpreter()
 	for i := range probes {
 		c := evaluator.CellCall(i * (evaluator.Cells / probes))

@@ -105,6 +105,11 @@ func TestArgumentsAreMasked(t *testing.T) {
 				s.ask(t, http.MethodPost, "/v1/data", `{"input":`+doc+`}`)
 				s.ask(t, http.MethodPost, "/v0/data/gate/call/decision", doc)
 				s.ask(t, http.MethodPost, "/v1/query", `{"query":"x := data.gate.call.decision","input":`+doc+`}`)
+				s.ask(t, http.MethodPost, "/v1/query", `{"query":"x := input.policy.transform.arguments.to","input":`+doc+`}`)
+				for _, path := range []string{"/v1/data/gate/call/decision/arguments", "/v1/data/gate/call/decision/arguments/to", "/v1/data/gate/call/answer/arguments"} {
+					s.ask(t, http.MethodPost, path, `{"input":`+doc+`}`)
+				}
+				s.ask(t, http.MethodPost, "/v1/data/gate/call/decision", `{"input":"`+secret+`"}`)
 			}
 			for _, path := range []string{"/v1/gate/call", "/v1/gate/skill"} {
 				s.ask(t, http.MethodPost, path, doc)
@@ -131,7 +136,7 @@ func TestArgumentsAreMasked(t *testing.T) {
 			}
 			// A document a path of OPA's; alone, and with one beside it, by the gate's
 			// two. Of an array that breaks off, what came before was decided.
-			n := 3 * ((len(documents)-1)*5 + len(documents)*6 + len(texts) - 2 + 2)
+			n := 3 * ((len(documents)-1)*10 + len(documents)*6 + len(texts) - 2 + 2)
 			events, raw := c.events(t, n)
 			if at := strings.Index(raw, secret); at >= 0 {
 				t.Errorf("the log has arguments: %s", raw[max(0, at-700):at+100])

@@ -17,7 +17,22 @@ type Call struct {
 	Grant   Grant
 	Taint   Taint
 	Policy  CallPolicy
+	LeftOut Members // what the document left to its default, which stands above
 }
+
+// Members are members of a call document that have a default which is a value
+// like others. Whether one was stated is nothing to the decision that the
+// specification demands, but edited policies may give it another default.
+type Members uint8
+
+// The members that can be left out. The zero value leaves out none.
+const (
+	OriginMember Members = 1 << iota // tool.origin: [Unknown]
+	GrantMember                      // grant, or its base: [DefaultGrant]
+)
+
+// Has reports whether every member of other is in m.
+func (m Members) Has(other Members) bool { return m&other == other }
 
 // Decide runs the native reference on c. System is what sentences for a person
 // call this system; empty means [DefaultSystem]. The call must be valid; see
@@ -46,6 +61,12 @@ func (c *Call) Validate() error {
 		return fmt.Errorf("%w: %v is no origin", ErrInvalidCall, p.Origin)
 	case !p.ReadOnly.Valid() || !p.Destructive.Valid() || !p.OpenWorld.Valid():
 		return fmt.Errorf("%w: an annotation is neither given nor left out", ErrInvalidCall)
+	case c.LeftOut.Has(OriginMember) && p.Origin != Unknown:
+		return fmt.Errorf("%w: the origin is left out, and is %v", ErrInvalidCall, p.Origin)
+	case c.LeftOut.Has(GrantMember) && (c.Grant.Base != All || len(c.Grant.Unknown) > 0):
+		return fmt.Errorf("%w: the grant is left out, and is not the default one", ErrInvalidCall)
+	case c.LeftOut&^(OriginMember|GrantMember) != 0:
+		return fmt.Errorf("%w: members %#x are left out, which cannot be", ErrInvalidCall, uint8(c.LeftOut))
 	case !c.Taint.Valid():
 		return fmt.Errorf("%w: %v is neither clean nor tainted", ErrInvalidCall, c.Taint)
 	}

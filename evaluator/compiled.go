@@ -135,6 +135,10 @@ type followed struct {
 // nothing to gain from a table that takes as long to fill.
 const followTime = time.Second
 
+// surveyTime is the same for those who look at everything: nobody waits for one
+// evaluation, and what they find must not hang on how busy the machine is.
+const surveyTime = time.Minute
+
 var errFollowTime = errors.New("the policies take longer than a second to follow")
 
 // fixed are texts that stand for themselves; a mark stands for any other.
@@ -145,19 +149,20 @@ func ofTool(name string) fixed { return fixed{symbolic.Tool: name} }
 // follow follows the plan for calls like c with some texts fixed. Texts in split
 // may be compared with constants. The error is that of ctx.
 func (m *compilation) follow(ctx context.Context, program *symbolic.Program, c *capability.Call, fixed fixed, split ...symbolic.Hole) (followed, error) {
-	return m.followWith(ctx, follower{callInput, program.Eval}, c, fixed, split...)
+	return m.followWith(ctx, follower{callInput, program.Eval, followTime}, c, fixed, split...)
 }
 
 // A follower is how documents are built and the plan is evaluated for them.
 type follower struct {
 	input func(c *capability.Call) (ast.Value, error)
 	eval  func(ctx context.Context, input ast.Value, split ...symbolic.Hole) (*symbolic.Answer, error)
+	limit time.Duration // of one evaluation
 }
 
 // newFollower returns one for many calls that have much in common. It belongs to
 // one goroutine.
 func newFollower(program *symbolic.Program) follower {
-	return follower{newInputs().call, program.NewSession().Eval}
+	return follower{newInputs().call, program.NewSession().Eval, surveyTime}
 }
 
 func (m *compilation) followWith(ctx context.Context, by follower, c *capability.Call, fixed fixed, split ...symbolic.Hole) (followed, error) {
@@ -167,7 +172,7 @@ func (m *compilation) followWith(ctx context.Context, by follower, c *capability
 		}
 	}
 	m.follows.Add(1)
-	limited, stop := context.WithTimeoutCause(ctx, followTime, errFollowTime)
+	limited, stop := context.WithTimeoutCause(ctx, by.limit, errFollowTime)
 	defer stop()
 	answer, err := m.evaluate(limited, by, c, fixed, split...)
 	if ctx.Err() != nil {

@@ -24,7 +24,7 @@ func randomCall(r *rand.Rand) *capability.Call {
 	c := callAt(place{r.IntN(pageCount), r.IntN(pageCells)})
 	retext(r, c)
 	if r.IntN(12) == 0 {
-		c.Grant.Unknown = []string{pick("a", "typo", "grant-admin")}
+		c.Grant.Unknown, c.LeftOut = []string{pick("a", "typo", "grant-admin")}, c.LeftOut&^capability.GrantMember
 	}
 	return c
 }
@@ -273,7 +273,7 @@ prefixed(name) := name if { startswith(name, "z") }
 			}
 			c := &capability.Call{Tool: "tool", Taint: capability.Clean, Policy: capability.CallPolicy{Vetoed: true,
 				Transform: capability.Transform{Kind: capability.Rewrite, Arguments: json.RawMessage("{}")}}}
-			answer, err := e.compiled.evaluate(ctx, follower{callInput, program.Eval}, c, nil, symbolic.Tool)
+			answer, err := e.compiled.evaluate(ctx, follower{callInput, program.Eval, followTime}, c, nil, symbolic.Tool)
 			var d *symbolic.Dependence
 			got := compiled
 			switch {

@@ -12,7 +12,7 @@
 //
 // # Compiled as it is used
 //
-// Besides its texts, a call is one of 373,248. An [Evaluator] keeps a table
+// Besides its texts, a call is one of 427,680. An [Evaluator] keeps a table
 // of what the policies answer to each. OPA decides the first call of a kind (and
 // the first of all, from which nothing is learnt); then the policies' plan, as OPA makes it, is evaluated once more with marks
 // in place of the tool's name, the veto, the note and the arguments. If the marks
@@ -31,7 +31,9 @@
 // The engine evaluates a canonical document: names of the base in the order of
 // the taxonomy, unknown names behind them, and a member that is null in the
 // wire document left out. Two documents that mean the same are therefore
-// answered the same, whatever a policy looks at.
+// answered the same, whatever a policy looks at. An origin, or a grant, that the
+// document leaves out stays left out, so that a policy with another default for it
+// answers as it does on any OPA.
 //
 // # Caveats
 //

@@ -13,14 +13,15 @@ import (
 )
 
 // The finite domain of the decision: every value of every member that a rule
-// can turn on, with one text for each text.
+// can turn on, an origin and a grant that are left out among them, with one text
+// for each text.
 const (
-	domainSize  = 110592
+	domainSize  = 126720
 	domainTool  = "post_message"
 	domainVeto  = "not on a Friday"
 	domainNote  = "mind the gap"
 	domainArgs  = `{"amount":9007199254740993,"to":["a",null]}`
-	domainBases = 32
+	domainBases = 32 + 1
 	annotations = 8
 )
 
@@ -47,12 +48,18 @@ func domainCall(i int) *capability.Call {
 	if digit(2) == 1 {
 		c.Taint = capability.Tainted
 	}
-	c.Grant.Base = capability.Set(digit(domainBases))
+	if c.Grant.Base = capability.Set(digit(domainBases)); c.Grant.Base > capability.All {
+		c.Grant, c.LeftOut = capability.DefaultGrant(), capability.GrantMember
+	}
 	a := digit(annotations)
 	c.Profile.ReadOnly = capability.HintOf(a&1 != 0)
 	c.Profile.Destructive = capability.HintOf(a&2 != 0)
 	c.Profile.OpenWorld = capability.HintOf(a&4 != 0)
-	c.Profile.Origin = capability.Origins()[digit(9)]
+	if origin := digit(9 + 1); origin < 9 {
+		c.Profile.Origin = capability.Origins()[origin]
+	} else {
+		c.LeftOut |= capability.OriginMember
+	}
 	return c
 }
 
@@ -96,7 +103,7 @@ func embedded(t testing.TB) *Evaluator {
 }
 
 func TestDomainHasNoCellTwice(t *testing.T) {
-	if n := 9 * annotations * domainBases * 2 * 2 * 2 * 2 * 3; n != domainSize {
+	if n := (9 + 1) * annotations * domainBases * 2 * 2 * 2 * 2 * 3; n != domainSize {
 		t.Fatalf("the coordinates multiply to %d, want %d", n, domainSize)
 	}
 	seen := make(map[string]bool, domainSize)
@@ -203,14 +210,17 @@ func TestRedeclarationNeverNarrows(t *testing.T) {
 	}
 }
 
-// Annotations that are left out take the same meaning on both engines.
+// Members that are left out take the same meaning on both engines.
 func TestParityOfDefaults(t *testing.T) {
 	e, ctx := embedded(t), context.Background()
 	for _, o := range capability.Origins() {
-		for i := range 27 {
-			c := &capability.Call{Tool: "t", Taint: capability.Clean, Grant: capability.DefaultGrant(),
+		for i := range 27 * 4 {
+			c := &capability.Call{Tool: "t", Taint: capability.Clean, Grant: capability.DefaultGrant(), LeftOut: capability.Members(i / 27),
 				Profile: capability.Profile{Origin: o, ReadOnly: capability.Hint(i % 3),
-					Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)}}
+					Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9 % 3)}}
+			if c.LeftOut.Has(capability.OriginMember) && o != capability.Unknown {
+				continue
+			}
 			want := c.Decide("")
 			if got, err := e.Decide(ctx, c); err != nil || !got.Equal(want) {
 				t.Errorf("%+v: native %+v, Rego %+v, error %v", c.Profile, want, got, err)

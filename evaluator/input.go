@@ -33,10 +33,10 @@ func callInput(c *capability.Call) (ast.Value, error) {
 	if err != nil {
 		return nil, err
 	}
-	return callOf(toolTerm(c), grantTerm(&c.Grant), policy, c.Taint), nil
+	return callOf(toolTerm(c), grantTerm(c), policy, c.Taint), nil
 }
 
-// callOf puts a call document together.
+// callOf puts a call document together; without a grant if it is nil.
 func callOf(tool, grant, policy *ast.Term, taint capability.Taint) ast.Value {
 	return objectOf(
 		member{"tool", tool},
@@ -49,14 +49,25 @@ func callOf(tool, grant, policy *ast.Term, taint capability.Taint) ast.Value {
 func toolTerm(c *capability.Call) *ast.Term {
 	return objectOf(
 		member{"name", ast.StringTerm(c.Tool)},
-		member{"origin", ast.InternedTerm(c.Profile.Origin.String())},
+		member{"origin", originTerm(c)},
 		member{"read_only", hintTerm(c.Profile.ReadOnly)},
 		member{"destructive", hintTerm(c.Profile.Destructive)},
 		member{"open_world", hintTerm(c.Profile.OpenWorld)},
 	)
 }
 
-func grantTerm(g *capability.Grant) *ast.Term {
+func originTerm(c *capability.Call) *ast.Term {
+	if c.LeftOut.Has(capability.OriginMember) {
+		return nil
+	}
+	return ast.InternedTerm(c.Profile.Origin.String())
+}
+
+func grantTerm(c *capability.Call) *ast.Term {
+	if c.LeftOut.Has(capability.GrantMember) {
+		return nil
+	}
+	g := &c.Grant
 	var base []*ast.Term
 	for _, name := range g.Base.CoverageNames() {
 		base = append(base, ast.InternedTerm(name))
@@ -95,13 +106,19 @@ func policyTerm(p *capability.CallPolicy) (*ast.Term, error) {
 // them. It belongs to one goroutine.
 type inputs struct {
 	tools    map[toolKey]*ast.Term
-	grants   map[capability.Set]*ast.Term
+	grants   map[grantKey]*ast.Term
 	policies map[policyKey]*ast.Term
 }
 
 type toolKey struct {
 	name    string
 	profile capability.Profile
+	leftOut capability.Members
+}
+
+type grantKey struct {
+	base    capability.Set
+	leftOut capability.Members
 }
 
 type policyKey struct {
@@ -111,17 +128,18 @@ type policyKey struct {
 }
 
 func newInputs() *inputs {
-	return &inputs{map[toolKey]*ast.Term{}, map[capability.Set]*ast.Term{}, map[policyKey]*ast.Term{}}
+	return &inputs{map[toolKey]*ast.Term{}, map[grantKey]*ast.Term{}, map[policyKey]*ast.Term{}}
 }
 
 // call is callInput for a call whose grant has no unknown names.
 func (in *inputs) call(c *capability.Call) (ast.Value, error) {
-	tool := toolKey{c.Tool, c.Profile}
+	tool := toolKey{c.Tool, c.Profile, c.LeftOut & capability.OriginMember}
 	if in.tools[tool] == nil {
 		in.tools[tool] = toolTerm(c)
 	}
-	if in.grants[c.Grant.Base] == nil {
-		in.grants[c.Grant.Base] = grantTerm(&c.Grant)
+	grant := grantKey{c.Grant.Base, c.LeftOut & capability.GrantMember}
+	if _, ok := in.grants[grant]; !ok {
+		in.grants[grant] = grantTerm(c)
 	}
 	p := &c.Policy
 	policy := policyKey{p.Vetoed, p.RequiresHuman, p.SandboxEscalation, p.Transform.Kind,
@@ -133,7 +151,7 @@ func (in *inputs) call(c *capability.Call) (ast.Value, error) {
 		}
 		in.policies[policy] = term
 	}
-	return callOf(in.tools[tool], in.grants[c.Grant.Base], in.policies[policy], c.Taint), nil
+	return callOf(in.tools[tool], in.grants[grant], in.policies[policy], c.Taint), nil
 }
 
 func kindMember(p *capability.CallPolicy) member {

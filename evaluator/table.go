@@ -12,9 +12,9 @@ import (
 // The extent of a table. Origin and annotations choose a page; base, taint and
 // verdict choose a cell on it.
 const (
-	origins    = 9
+	origins    = 9 + 1                   // and left out
 	hints      = 3                       // unset, no, yes
-	bases      = int(capability.All) + 1 // the grantable capabilities have the lowest bits
+	bases      = int(capability.All) + 2 // the grantable capabilities have the lowest bits; and left out
 	taints     = 2
 	flags      = 2 // of the verdict: vetoed, a person required, sandbox escalation
 	transforms = 3
@@ -44,8 +44,15 @@ type place struct{ page, cell int }
 // texts of a number that has no bound: calls with any have no place.
 func placeOf(c *capability.Call) (at place, ok bool) {
 	p, v := &c.Profile, &c.Policy
-	at.page = ((int(p.Origin)*hints+int(p.ReadOnly))*hints+int(p.Destructive))*hints + int(p.OpenWorld)
-	at.cell = int(c.Grant.Base&capability.All)*taints + int(c.Taint-capability.Clean)
+	origin, base := int(p.Origin), int(c.Grant.Base&capability.All)
+	if c.LeftOut.Has(capability.OriginMember) {
+		origin = origins - 1
+	}
+	if c.LeftOut.Has(capability.GrantMember) {
+		base = bases - 1
+	}
+	at.page = ((origin*hints+int(p.ReadOnly))*hints+int(p.Destructive))*hints + int(p.OpenWorld)
+	at.cell = base*taints + int(c.Taint-capability.Clean)
 	at.cell = ((at.cell*flags+bit(v.Vetoed))*flags+bit(v.RequiresHuman))*flags + bit(v.SandboxEscalation)
 	at.cell = at.cell*transforms + int(v.Transform.Kind)
 	return at, len(c.Grant.Unknown) == 0
@@ -71,7 +78,9 @@ func callAt(at place) *capability.Call {
 	c.Profile.OpenWorld = capability.Hint(next(&page, hints))
 	c.Profile.Destructive = capability.Hint(next(&page, hints))
 	c.Profile.ReadOnly = capability.Hint(next(&page, hints))
-	c.Profile.Origin = capability.Origin(page)
+	if c.Profile.Origin = capability.Origin(page); page == origins-1 {
+		c.Profile.Origin, c.LeftOut = capability.Unknown, capability.OriginMember
+	}
 	c.Policy.Transform.Kind = capability.TransformKind(next(&cell, transforms))
 	if c.Policy.Transform.Kind == capability.Rewrite {
 		c.Policy.Transform.Arguments = []byte("{}")
@@ -80,7 +89,10 @@ func callAt(at place) *capability.Call {
 	c.Policy.RequiresHuman = next(&cell, flags) == 1
 	c.Policy.Vetoed = next(&cell, flags) == 1
 	c.Taint = capability.Clean + capability.Taint(next(&cell, taints))
-	c.Grant.Base = capability.Set(cell)
+	if c.Grant.Base = capability.Set(cell); cell == bases-1 {
+		c.Grant.Base = capability.All
+		c.LeftOut |= capability.GrantMember
+	}
 	return c
 }
 

@@ -29,7 +29,7 @@ func readCall(data []byte) *capability.Call {
 		return nil
 	}
 	r := callReader{data: data}
-	c := &capability.Call{Grant: capability.DefaultGrant()}
+	c := &capability.Call{Grant: capability.DefaultGrant(), LeftOut: capability.OriginMember | capability.GrantMember}
 	r.document(c)
 	if r.blanks(); r.gaveUp || r.at < len(data) {
 		return nil
@@ -48,7 +48,7 @@ func (r *callReader) document(c *capability.Call) {
 		case "grant":
 			r.once(&seen, grant)
 			if !r.null() {
-				r.grant(&c.Grant)
+				r.grant(c)
 			}
 		case "taint":
 			r.once(&seen, taint)
@@ -81,6 +81,7 @@ func (r *callReader) tool(c *capability.Call) {
 				var ok bool
 				c.Profile.Origin, ok = capability.ParseOrigin(string(r.name()))
 				r.expect(ok)
+				c.LeftOut &^= capability.OriginMember
 			}
 		case "read_only":
 			r.once(&seen, readOnly)
@@ -111,7 +112,8 @@ func grantableNames() (defs []capability.Definition) {
 	return defs
 }
 
-func (r *callReader) grant(g *capability.Grant) {
+func (r *callReader) grant(c *capability.Call) {
+	g := &c.Grant
 	const base = 1
 	var seen members
 	for name := r.open(); name != nil; name = r.next() {
@@ -121,6 +123,7 @@ func (r *callReader) grant(g *capability.Grant) {
 			continue
 		}
 		g.Base = 0
+		c.LeftOut &^= capability.GrantMember
 		r.expect(r.skip('['))
 		if r.skip(']') {
 			continue

@@ -54,12 +54,17 @@ func decodeCall(data []byte) (*capability.Call, error) {
 			Destructive: hint(tool["destructive"]),
 			OpenWorld:   hint(tool["open_world"]),
 		},
-		Grant: capability.DefaultGrant(),
+		Grant:   capability.DefaultGrant(),
+		LeftOut: capability.OriginMember | capability.GrantMember,
 	}
-	c.Profile.Origin, _ = capability.ParseOrigin(text(tool["origin"]))
+	if origin, ok := tool["origin"].(string); ok {
+		c.Profile.Origin, _ = capability.ParseOrigin(origin)
+		c.LeftOut &^= capability.OriginMember
+	}
 	c.Taint, _ = capability.ParseTaint(text(doc["taint"]))
 	if base, ok := object(doc["grant"])["base"].([]any); ok {
 		c.Grant = capability.ParseGrant(stringsOf(base))
+		c.LeftOut &^= capability.GrantMember
 	}
 	c.Policy.Veto, c.Policy.Vetoed = policy["veto"].(string)
 	c.Policy.RequiresHuman = policy["requires_human"] == true

@@ -22,7 +22,8 @@ func with(member string) string { return strings.TrimSuffix(minimal, "}") + "," 
 func transform(text string) string { return with(`"policy":{"transform":` + text + `}`) }
 
 func TestParseCall(t *testing.T) {
-	base := capability.Call{Tool: "t", Grant: capability.DefaultGrant(), Taint: capability.Clean}
+	base := capability.Call{Tool: "t", Grant: capability.DefaultGrant(), Taint: capability.Clean,
+		LeftOut: capability.OriginMember | capability.GrantMember}
 	with1 := func(edit func(*capability.Call)) capability.Call {
 		c := base
 		edit(&c)
@@ -60,7 +61,13 @@ func TestParseCall(t *testing.T) {
 					Transform: capability.Transform{Kind: capability.InjectContext, Note: "n"},
 				},
 			}},
-		{"empty base", with(`"grant":{"base":[]}`), with1(func(c *capability.Call) { c.Grant = capability.Grant{} })},
+		{"empty base", with(`"grant":{"base":[]}`), with1(func(c *capability.Call) {
+			c.Grant, c.LeftOut = capability.Grant{}, capability.OriginMember
+		})},
+		{"everything granted", with(`"grant":{"base":["local-read","local-write","fixed-connector-read","arbitrary-egress","mutate-external"]}`),
+			with1(func(c *capability.Call) { c.LeftOut = capability.OriginMember })},
+		{"an unknown origin", `{"tool":{"name":"t","origin":"unknown"},"taint":"clean"}`,
+			with1(func(c *capability.Call) { c.LeftOut = capability.GrantMember })},
 		{"empty veto", with(`"policy":{"veto":""}`), with1(func(c *capability.Call) { c.Policy.Vetoed = true })},
 		{"rewrite", transform(`{"kind":"rewrite", "arguments" : {"z": 9007199254740993, "a":[1e3, 2.0]} }`),
 			with1(func(c *capability.Call) {

@@ -16,7 +16,7 @@ import (
 var otherArguments = json.RawMessage(`{"key":"value"}`)
 
 // maxArgumentCalls bounds the calls of an argumentSpace.
-const maxArgumentCalls = 1 << 17
+const maxArgumentCalls = 1 << 18
 
 // An argumentSpace is the domain of these calls: rewrites, all of them.
 type argumentSpace struct {
@@ -30,7 +30,7 @@ const (
 	argumentHints = iota
 	argumentPerson
 	argumentVeto
-	argumentBase
+	argumentGrant
 	argumentTaint
 	argumentOrigin
 	argumentTool
@@ -61,12 +61,9 @@ func newArgumentSpace(s *evaluator.Survey, samples []json.RawMessage) *argumentS
 	}
 	dims[argumentPerson] = dimension{"a person", []string{"not asked for", "required by the verdict", "required by the sandbox"}}
 	dims[argumentVeto] = dimension{"policy.veto", []string{notGiven, "given"}}
-	dims[argumentBase] = dimension{"grant.base", []string{"of everything", "of nothing"}}
+	dims[argumentGrant] = dimension{"grant", []string{notGiven, "of everything", "of nothing"}}
 	dims[argumentTaint] = dimension{"taint", []string{"clean", "tainted"}}
-	dims[argumentOrigin] = dimension{member: "tool.origin"}
-	for _, o := range capability.Origins() {
-		dims[argumentOrigin].values = append(dims[argumentOrigin].values, o.String())
-	}
+	dims[argumentOrigin] = dimension{"tool.origin", append([]string{notGiven}, originNames()...)}
 	size := 1
 	for _, d := range dims[:argumentTool] {
 		size *= len(d.values)
@@ -99,9 +96,13 @@ func (a *argumentSpace) call(n int) *capability.Call {
 	}
 	h := argumentHintsOf[at[argumentHints]]
 	c := &capability.Call{Tool: a.tools[at[argumentTool]], Taint: capability.Clean + capability.Taint(at[argumentTaint]),
-		Profile: capability.Profile{Origin: capability.Origins()[at[argumentOrigin]], ReadOnly: h.readOnly, Destructive: h.destructive, OpenWorld: h.openWorld}}
-	if at[argumentBase] == 0 {
-		c.Grant.Base = capability.All
+		Profile: capability.Profile{ReadOnly: h.readOnly, Destructive: h.destructive, OpenWorld: h.openWorld}}
+	originChoices()[at[argumentOrigin]].give(c)
+	switch at[argumentGrant] {
+	case 0:
+		c.Grant, c.LeftOut = capability.DefaultGrant(), c.LeftOut|capability.GrantMember
+	case 1:
+		c.Grant = capability.DefaultGrant()
 	}
 	c.Policy.RequiresHuman, c.Policy.SandboxEscalation = at[argumentPerson] == 1, at[argumentPerson] == 2
 	if at[argumentVeto] == 1 {

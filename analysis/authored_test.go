@@ -63,14 +63,15 @@ breach contains "a payment goes ahead" if {
 			t.Errorf("%s: the last rule is %+v, want the invariant's own", i.Title, last)
 		}
 	}
-	// 12 kinds for each of 9 × 27 profiles: 2 × 2 flags and 3 transforms. One rule
+	// 24 kinds for each of 10 × 27 profiles: 2 × 2 flags and 3 transforms, under a full
+	// grant that is stated and one that is left out. One rule
 	// looks at the start of the name, so the text in it is tried, and with a letter
 	// on either side.
-	calls := 27 * 4 * 3
+	calls := 27 * 4 * 3 * 2
 	want := map[string]found{
 		"a fetcher goes ahead": {8, calls * 4, `{"tool": {"name": "tool", "origin": "fetcher"}, "taint": "clean"}`},
 		"a skill is deny":      {13, 9504 / 3, `{"skill": "skill", "requested": "full_access"}`},
-		"a payment goes ahead": {18, calls * 9 * 2, `{"tool": {"name": "payment_"}, "taint": "clean"}`},
+		"a payment goes ahead": {18, calls * 10 * 2, `{"tool": {"name": "payment_"}, "taint": "clean"}`},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -183,7 +184,7 @@ breach contains "zero is bad" if input.call.tool.origin == "unknown"
 			titles[100] != "zero is bad" || titles[101] != "and 150 more sentences" {
 			t.Fatalf("%d sentences: %q", len(titles), titles)
 		}
-		if want := len(some) / 9 * 251; inputs != want {
+		if want := len(some) / 10 * 251; inputs != want {
 			t.Errorf("%d inputs, want %d", inputs, want)
 		}
 		if text := encode(v); first == nil {

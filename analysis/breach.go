@@ -60,6 +60,7 @@ var masksOf = map[string][]string{
 	"grant-is-a-ceiling":    {"granted"},
 	"taint-never-adds":      {"granted"},
 	redeclarationName:       {"required"},
+	"no-origin-is-unknown":  {"required"},
 }
 
 // decidedBy returns where the branch stands that decided a call, and those that

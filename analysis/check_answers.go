@@ -163,7 +163,9 @@ func (a *answerChecker) specialCalls(ctx context.Context) ([]*capability.Call, e
 		grants = append(grants, []string{name})
 	}
 	for _, names := range grants {
-		spread(specialCalls, func(c *capability.Call) { c.Grant.Unknown = names })
+		spread(specialCalls, func(c *capability.Call) { // a grant that has names is stated
+			c.Grant.Unknown, c.LeftOut = names, c.LeftOut&^capability.GrantMember
+		})
 	}
 	spread(specialCalls, func(c *capability.Call) { c.Policy.Vetoed, c.Policy.Veto = true, "" })
 	spread(specialCalls, func(c *capability.Call) { c.Policy.Transform = capability.Transform{Kind: capability.InjectContext} })

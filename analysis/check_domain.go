@@ -7,10 +7,10 @@ import (
 	"github.com/opa-gate/opa-gate/skill"
 )
 
-// callKinds is how many calls there are but for their texts: origins,
-// three annotations of three values each, bases, taints, veto, the two ways to
-// ask for a person, transforms.
-const callKinds = 9 * 27 * 32 * 2 * 2 * 2 * 2 * 3
+// callKinds is how many calls there are but for their texts: origins and none,
+// three annotations of three values each, bases and none, taints, veto, the two
+// ways to ask for a person, transforms.
+const callKinds = 10 * 27 * 33 * 2 * 2 * 2 * 2 * 3
 
 // A callTexts is what stands in the four places of a call that hold text.
 type callTexts struct{ tool, veto, note, arguments string }
@@ -25,7 +25,11 @@ func callOfKind(i int, texts callTexts) *capability.Call {
 		return d
 	}
 	c := &capability.Call{Tool: texts.tool}
-	c.Profile.Origin = capability.Origins()[digit(9)]
+	if origin := digit(10); origin < len(capability.Origins()) {
+		c.Profile.Origin = capability.Origins()[origin]
+	} else {
+		c.LeftOut = capability.OriginMember
+	}
 	c.Taint = []capability.Taint{capability.Clean, capability.Tainted}[digit(2)]
 	switch digit(3) {
 	case 1:
@@ -40,7 +44,12 @@ func callOfKind(i int, texts callTexts) *capability.Call {
 	c.Policy.SandboxEscalation = digit(2) == 1
 	hints := []capability.Hint{capability.Unset, capability.No, capability.Yes}
 	c.Profile.ReadOnly, c.Profile.Destructive, c.Profile.OpenWorld = hints[digit(3)], hints[digit(3)], hints[digit(3)]
-	c.Grant.Base = capability.All.Minus(capability.Set(digit(32)))
+	base := digit(33)
+	c.Grant.Base = capability.All.Minus(capability.Set(base))
+	if base > int(capability.All) {
+		c.Grant.Base = capability.All
+		c.LeftOut |= capability.GrantMember
+	}
 	return c
 }
 

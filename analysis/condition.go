@@ -37,6 +37,7 @@ var vocabularies = map[string]vocabulary{
 	"taint":       {words: map[string]string{"clean": "clean", "tainted": "tainted"}, noun: "taint"},
 	"tool.name":   {noun: "tool"},
 	"tool.origin": {words: originWords(), noun: "origin"},
+	"grant":       {words: map[string]string{notGiven: "no grant", "stated": "a stated grant"}, noun: "grant"},
 	"grant.base":  {noun: "grant"},
 	"policy.veto": {words: map[string]string{notGiven: "no veto", "given": "a veto"}, noun: "veto"},
 	"policy.transform.kind": {words: map[string]string{"none": "no transform", "rewrite": "rewritten arguments",
@@ -49,7 +50,7 @@ var vocabularies = map[string]vocabulary{
 }
 
 func originWords() map[string]string {
-	words := map[string]string{capability.Unknown.String(): "unknown origin"}
+	words := map[string]string{capability.Unknown.String(): "unknown origin", notGiven: "no origin"}
 	for _, o := range capability.Origins()[1:] {
 		words[o.String()] = o.String()
 	}
@@ -59,7 +60,7 @@ func originWords() map[string]string {
 // memberOrder is how people speak of a call: the conversation, the tool, and
 // then what else there is. Members that are not in it come last.
 var memberOrder = []string{
-	"taint", "tool.origin", "tool.read_only", "tool.destructive", "tool.open_world", "tool.name", "grant.base",
+	"taint", "tool.origin", "tool.read_only", "tool.destructive", "tool.open_world", "tool.name", "grant", "grant.base",
 	"policy.veto", "policy.requires_human", "policy.sandbox_escalation",
 	"policy.transform.kind",
 	"requested", "provenance.source", "provenance.signed", "provenance.signer_trusted", "provenance.scanned",
@@ -104,7 +105,12 @@ func (v vocabulary) phrase(c Condition) string {
 	}
 	parts := make([]string, 0, len(c.Values))
 	named := false // the noun was said
-	for _, value := range c.Values {
+	values := c.Values
+	if c.Member == "tool.origin" && slices.Contains(values, notGiven) && slices.Contains(values, capability.Unknown.String()) {
+		parts = append(parts, "unknown or no origin")
+		values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == notGiven || v == capability.Unknown.String() })
+	}
+	for _, value := range values {
 		switch word, ok := v.words[value]; {
 		case ok:
 			parts = append(parts, word)
@@ -122,6 +128,14 @@ func (v vocabulary) phrase(c Condition) string {
 	return text
 }
 
+func originNames() []string {
+	var names []string
+	for _, o := range capability.Origins() {
+		names = append(names, o.String())
+	}
+	return names
+}
+
 // allBut words a list of most origins by those that it lacks.
 func allBut(values []string) string {
 	const most = 6
@@ -130,20 +144,24 @@ func allBut(values []string) string {
 	}
 	var lacking []string
 	known := 0
-	for _, o := range capability.Origins() {
-		if slices.Contains(values, o.String()) {
+	for _, o := range append([]string{notGiven}, originNames()...) {
+		if slices.Contains(values, o) {
 			known++
 		} else {
-			lacking = append(lacking, vocabularies["tool.origin"].words[o.String()])
+			lacking = append(lacking, originWords()[o])
 		}
+	}
+	any := "any origin"
+	if !slices.Contains(values, notGiven) {
+		any, lacking = "any stated origin", lacking[1:]
 	}
 	switch {
 	case known != len(values): // there is one in it that is no origin
 		return ""
 	case len(lacking) == 0:
-		return "any origin"
+		return any
 	}
-	return "any origin but " + strings.Join(lacking, " and ")
+	return any + " but " + strings.Join(lacking, " and ")
 }
 
 // either joins alternatives, each of them once.

@@ -138,7 +138,7 @@ func (d *differ) compareCalls(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.result.Calls = space.size
+	d.result.Calls = space.all()
 	progress, done := d.meter.phase(rowsWeight), 0
 	for ch, r := range changed {
 		for _, c := range r.cubes() {
@@ -182,8 +182,8 @@ func (d *differ) callChange(ctx context.Context, space *callSpace, ch change, c 
 	example := space.example(c)
 	before, beforeErr := d.before.Decide(ctx, example)
 	after, afterErr := d.after.Decide(ctx, example)
-	return Change{Kind: "call", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: c.size(),
-		Conditions: c.conditions(), Example: callDocument(example, false),
+	return Change{Kind: "call", Direction: ch.direction, From: ch.from, To: ch.to, Inputs: space.calls(c),
+		Conditions: space.conditions(c), Example: callDocument(example, false),
 		Before: answerOf(before, beforeErr), After: answerOf(after, afterErr)}
 }
 
@@ -327,7 +327,8 @@ func tierOf(a skill.Answer, err error) int {
 	}
 }
 
-// matrix fills the squares: calls without a verdict under the default grant.
+// matrix fills the squares: calls without a verdict under the default grant, stated
+// or not. Calls of tools whose origin is not given are among those of unknown ones.
 func (d *differ) matrix(ctx context.Context) error {
 	progress := d.meter.phase(matrixWeight)
 	for i, origin := range capability.Origins() {
@@ -345,9 +346,12 @@ func (d *differ) matrix(ctx context.Context) error {
 
 func (d *differ) square(ctx context.Context, origin capability.Origin, def capability.Definition, taint capability.Taint) Square {
 	s := Square{Origin: origin.String(), Capability: def.Name, Taint: taint.String(), Before: []string{}, After: []string{}}
-	for i := range 27 {
-		c := &capability.Call{Tool: "tool", Taint: taint, Grant: capability.DefaultGrant(), Profile: capability.Profile{Origin: origin,
-			ReadOnly: capability.Hint(i % 3), Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9)}}
+	for i := range 27 * 4 {
+		c := &capability.Call{Tool: "tool", Taint: taint, Grant: capability.DefaultGrant(), LeftOut: capability.Members(i / 27), Profile: capability.Profile{Origin: origin,
+			ReadOnly: capability.Hint(i % 3), Destructive: capability.Hint(i / 3 % 3), OpenWorld: capability.Hint(i / 9 % 3)}}
+		if c.Validate() != nil {
+			continue // an origin that is not given, and is known
+		}
 		n := cellOf(c)
 		for c := range d.old.CallsAmong(n, d.exact(n)) {
 			before, beforeErr := d.before.Decide(ctx, c)

@@ -26,11 +26,12 @@ type minimalAnswer struct {
 	give func(c *capability.Call) capability.Outcome
 }
 
+// A condition on a member that a document leaves out is undefined, and fails.
 var minimalConditions = []minimalCondition{
 	{`input.taint == "tainted"`, func(c *capability.Call) bool { return c.Taint == capability.Tainted }},
 	{`input.tool.origin == "fetcher"`, func(c *capability.Call) bool { return c.Profile.Origin == capability.Fetcher }},
 	{`input.tool.origin in {"unknown", "admin-grant"}`, func(c *capability.Call) bool {
-		return c.Profile.Origin == capability.Unknown || c.Profile.Origin == capability.AdminGrant
+		return !c.LeftOut.Has(capability.OriginMember) && (c.Profile.Origin == capability.Unknown || c.Profile.Origin == capability.AdminGrant)
 	}},
 	{`input.tool.read_only == true`, func(c *capability.Call) bool { return c.Profile.ReadOnly == capability.Yes }},
 	{`input.tool.destructive == false`, func(c *capability.Call) bool { return c.Profile.Destructive == capability.No }},
@@ -39,8 +40,14 @@ var minimalConditions = []minimalCondition{
 	{`input.policy.requires_human`, func(c *capability.Call) bool { return c.Policy.RequiresHuman }},
 	{`not input.policy.sandbox_escalation`, func(c *capability.Call) bool { return !c.Policy.SandboxEscalation }},
 	{`input.policy.transform.kind == "rewrite"`, func(c *capability.Call) bool { return c.Policy.Transform.Kind == capability.Rewrite }},
-	{`"local-read" in input.grant.base`, func(c *capability.Call) bool { return c.Grant.Base&1 != 0 }},
-	{`count(input.grant.base) > 2`, func(c *capability.Call) bool { return len(c.Grant.Base.CoverageNames()) > 2 }},
+	{`not input.tool.origin`, func(c *capability.Call) bool { return c.LeftOut.Has(capability.OriginMember) }},
+	{`"local-read" in input.grant.base`, func(c *capability.Call) bool {
+		return !c.LeftOut.Has(capability.GrantMember) && c.Grant.Base&1 != 0
+	}},
+	{`count(input.grant.base) > 2`, func(c *capability.Call) bool {
+		return !c.LeftOut.Has(capability.GrantMember) && len(c.Grant.Base.CoverageNames()) > 2
+	}},
+	{`not input.grant`, func(c *capability.Call) bool { return c.LeftOut.Has(capability.GrantMember) }},
 	{`input.tool.name == "a"`, func(c *capability.Call) bool { return c.Tool == "a" }},
 	{`input.tool.name in {"a", "b"}`, func(c *capability.Call) bool { return c.Tool == "a" || c.Tool == "b" }},
 	{`input.policy.veto == "x"`, func(c *capability.Call) bool { return c.Policy.Vetoed && c.Policy.Veto == "x" }},

@@ -263,6 +263,66 @@ func agrees(t *testing.T, e *evaluator.Evaluator, p minimalPolicy, c *capability
 	}
 }
 
+// Rows tell a member that is left out from others only where the answers do.
+func TestRowsOfLeftOutMembers(t *testing.T) {
+	leaves := func(m capability.Members) func(c *capability.Call) bool {
+		return func(c *capability.Call) bool { return c.LeftOut.Has(m) }
+	}
+	const all = 427680 // of 10 origins and 33 bases
+	tests := map[string]struct {
+		changed func(c *capability.Call) bool
+		rows    []string
+	}{
+		"every call":       {func(*capability.Call) bool { return true }, []string{fmt.Sprint("every call: ", all)}},
+		"no grant":         {leaves(capability.GrantMember), []string{fmt.Sprint("no grant: ", all/33)}},
+		"any stated grant": {func(c *capability.Call) bool { return c.LeftOut&capability.GrantMember == 0 }, []string{fmt.Sprint("a stated grant: ", all/33*32)}},
+		"what a grant has, or the default": {func(c *capability.Call) bool { return c.Grant.Base.Has(capability.LocalRead) },
+			[]string{fmt.Sprint("grant with local-read: ", all/33*17)}},
+		"what a grant lacks": {func(c *capability.Call) bool { return !c.Grant.Base.Has(capability.LocalRead) },
+			[]string{fmt.Sprint("grant without local-read: ", all/33*16)}},
+		"what a stated grant has": {func(c *capability.Call) bool {
+			return !leaves(capability.GrantMember)(c) && c.Grant.Base.Has(capability.LocalRead)
+		},
+			[]string{fmt.Sprint("a stated grant, grant with local-read: ", all/33*16)}},
+		"no grant, and what one lacks": {func(c *capability.Call) bool {
+			return leaves(capability.GrantMember)(c) || !c.Grant.Base.Has(capability.LocalRead)
+		},
+			[]string{fmt.Sprint("grant without local-read: ", all/33*16), fmt.Sprint("no grant: ", all/33)}},
+		"no origin":             {leaves(capability.OriginMember), []string{fmt.Sprint("no origin: ", all/10)}},
+		"no origin, or unknown": {func(c *capability.Call) bool { return c.Profile.Origin == capability.Unknown }, []string{fmt.Sprint("unknown or no origin: ", all/10*2)}},
+		"any stated origin":     {func(c *capability.Call) bool { return !leaves(capability.OriginMember)(c) }, []string{fmt.Sprint("any stated origin: ", all/10*9)}},
+		"neither, tainted": {func(c *capability.Call) bool {
+			return c.Taint == capability.Tainted && c.LeftOut == capability.OriginMember|capability.GrantMember
+		},
+			[]string{fmt.Sprint("tainted, no origin, no grant: ", all/10/33/2)}},
+	}
+	space := newCallSpace(&evaluator.Survey{})
+	if space.all() != all {
+		t.Errorf("%d calls, want %d", space.all(), all)
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := newRegion(space.space)
+			for n := range evaluator.Cells {
+				if tt.changed(evaluator.CellCall(n)) {
+					space.each(n, true, func(_, point int) { r.set(point) })
+				}
+			}
+			var rows []string
+			for _, c := range r.cubes() {
+				row := Change{Kind: "call", Conditions: space.conditions(c)}
+				rows = append(rows, fmt.Sprint(row.subject(), ": ", space.calls(c)))
+				if !tt.changed(space.example(c)) {
+					t.Errorf("the example of %s is %s", rows[len(rows)-1], callDocument(space.example(c), false))
+				}
+			}
+			if !slices.Equal(rows, tt.rows) {
+				t.Errorf("got  %q\nwant %q", rows, tt.rows)
+			}
+		})
+	}
+}
+
 // Random pairs of faulty policies, on a part of the domain: OPA is asked about each
 // call, and each call is in one row of its class if it changed, and in none if not.
 func TestDiffOfFaultsEqualsBruteForce(t *testing.T) {
@@ -316,14 +376,14 @@ func TestDiffOfNamesThatGrantNothing(t *testing.T) {
 		}
 	}
 	// Tools of the 4 origins that have a marker, each with that one.
-	if want := 4 * 9 * 2 * 2; widened != want || got.Named != 1620 {
+	if want := 4 * 9 * 2 * 2; widened != want || got.Named != 1800 {
 		t.Errorf("%d inputs are widened, want %d; %d compared; %v", widened, want, got.Named, rows)
 	}
 	if want := `access-grant, grant with "grant-access", which grants nothing: escalate to allow`; !slices.Contains(rows, want) {
 		t.Errorf("%q is not among %q", want, rows)
 	}
 	// What is granted is told in every answer to a call that names a marker.
-	if want := 4 * 9 * 9 * 2 * 2; total != want {
+	if want := 4 * 10 * 9 * 2 * 2; total != want {
 		t.Errorf("%d inputs changed, want %d", total, want)
 	}
 }
@@ -367,7 +427,7 @@ risky("send") if input.taint == "tainted"
 				t.Fatal(err)
 			}
 			// Each call has one of 3 tools; all else is as always.
-			if len(got.Changes) != 0 || len(got.Incomplete) != 0 || got.Calls != 373248*3 || got.Skills != 9504 || got.Old != "a" || got.New != "b" {
+			if len(got.Changes) != 0 || len(got.Incomplete) != 0 || got.Calls != 427680*3 || got.Skills != 9504 || got.Old != "a" || got.New != "b" {
 				t.Errorf("%d calls, %d skills, %q to %q, incomplete %v, changes %v", got.Calls, got.Skills, got.Old, got.New, got.Incomplete, got.Changes)
 			}
 		})
@@ -395,7 +455,7 @@ func TestDiffRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	origin := 373248 / 9
+	origin := 427680 / 10
 	want := []Change{
 		{Kind: "call", Direction: Widening, From: "escalate", To: "allow", Inputs: origin / 2,
 			Conditions: []Condition{{"taint", []string{"tainted"}}, {"tool.origin", []string{"fetcher"}}, {"tool.name", []string{`"news"`}}},
@@ -416,7 +476,7 @@ func TestDiffRows(t *testing.T) {
 		}
 	}
 	// A reason appears for every call of an unknown tool with a veto, of either name.
-	if want := origin / 2 * 2; total != want || got.Calls != 373248*2 {
-		t.Errorf("%d of %d calls are said in another way, want %d of %d", total, got.Calls, want, 373248*2)
+	if want := origin / 2 * 2; total != want || got.Calls != 427680*2 {
+		t.Errorf("%d of %d calls are said in another way, want %d of %d", total, got.Calls, want, 427680*2)
 	}
 }

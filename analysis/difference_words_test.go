@@ -19,9 +19,17 @@ func TestConditionInWords(t *testing.T) {
 		{"taint", []string{"clean"}, "clean"},
 		{"tool.origin", []string{"fetcher"}, "fetcher"},
 		{"tool.origin", []string{"fetcher", "unknown"}, "fetcher or unknown origin"},
-		{"tool.origin", []string{"not given"}, "origin not given"},
-		{"tool.origin", []string{"unknown", "local-sandbox", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage", "admin-grant"}, "any origin but fetcher"},
-		{"tool.origin", []string{"local-sandbox", "fetcher", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage"}, "any origin but unknown origin and admin-grant"},
+		{"tool.origin", []string{"not given"}, "no origin"},
+		{"tool.origin", []string{"not given", "fetcher"}, "no origin or fetcher"},
+		{"tool.origin", []string{"not given", "unknown"}, "unknown or no origin"},
+		{"tool.origin", []string{"not given", "unknown", "fetcher"}, "unknown or no origin or fetcher"},
+		{"tool.origin", []string{"not given", "unknown", "local-sandbox", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage", "admin-grant"}, "any origin but fetcher"},
+		{"tool.origin", []string{"not given", "local-sandbox", "fetcher", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage"}, "any origin but unknown origin and admin-grant"},
+		{"tool.origin", []string{"local-sandbox", "fetcher", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage", "admin-grant"}, "any stated origin but unknown origin"},
+		{"tool.origin", []string{"unknown", "local-sandbox", "fetcher", "first-party", "registered-connector", "access-grant", "access-revoke", "admin-manage", "admin-grant"}, "any stated origin"},
+		{"grant", []string{"not given"}, "no grant"},
+		{"grant", []string{"stated"}, "a stated grant"},
+		{"grant", []string{"not given", "of everything"}, "no grant or grant of everything"},
 		{"tool.destructive", []string{"yes"}, "destructive"},
 		{"tool.destructive", []string{"no"}, "not destructive"},
 		{"tool.destructive", []string{"not given"}, "destructive not given"},
@@ -110,7 +118,7 @@ func TestHeadline(t *testing.T) {
 		changes []Change
 		want    string
 	}{
-		{nil, "The two policies answer every one of 373,248 calls and 8,640 skills alike."},
+		{nil, "The two policies answer every one of 427,680 calls and 8,640 skills alike."},
 		{[]Change{widen}, "1 class of calls is answered differently: it permits more (256 inputs)."},
 		{[]Change{skill}, "1 class of skills is answered differently: it permits less (2,000 inputs)."},
 		{[]Change{word, word}, "2 classes of calls are answered differently: all of them are reworded (2 inputs)."},
@@ -119,7 +127,7 @@ func TestHeadline(t *testing.T) {
 		{[]Change{{Kind: "call", Direction: "sideways", Inputs: 3}}, "1 class of calls is answered differently: it permits more (3 inputs)."},
 	}
 	for _, test := range tests {
-		d := Difference{Calls: 373_248, Skills: 8_640, Changes: test.changes}
+		d := Difference{Calls: 427_680, Skills: 8_640, Changes: test.changes}
 		if got := d.headline(); got != test.want {
 			t.Errorf("got  %s\nwant %s", got, test.want)
 		}

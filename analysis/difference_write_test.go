@@ -23,7 +23,7 @@ var hostileTexts = []string{
 
 func sample() *Difference {
 	return &Difference{
-		Old: "main:policies", New: "policies", Calls: 373_248, Skills: 8_640,
+		Old: "main:policies", New: "policies", Calls: 427_680, Skills: 8_640,
 		Changes: []Change{
 			{Kind: "call", Direction: Widening, From: "escalate", To: "allow", Inputs: 512,
 				Conditions: []Condition{{"tool.origin", []string{"fetcher"}}, {"tool.destructive", []string{"yes"}}, {"taint", []string{"tainted"}}},
@@ -87,7 +87,7 @@ func htmlOf(t *testing.T, d *Difference) string {
 
 func TestText(t *testing.T) {
 	want := `2 classes of calls and 1 class of skills are answered differently: 1 permits more (512 inputs), 1 permits less (1 input), 1 is reworded (96 inputs) among those compared, which are not all (see below).
-Before: main:policies, after: policies; 373,248 calls and 8,640 skills compared.
+Before: main:policies, after: policies; 427,680 calls and 8,640 skills compared.
 
 more permissive:
 tainted, fetcher, destructive: escalate → allow, 512 inputs
@@ -133,7 +133,7 @@ func TestMarkdown(t *testing.T) {
 	got := markdownOf(t, sample())
 	for _, want := range []string{
 		"### Policy difference\n\n**2 classes of calls and 1 class of skills are answered differently**: 1 permits more",
-		"Before: <code>main&#58;policies</code>, after: <code>policies</code>; 373,248 calls",
+		"Before: <code>main&#58;policies</code>, after: <code>policies</code>; 427,680 calls",
 		"\n#### More permissive\n\n| | calls | before → after | inputs |\n| ---: | --- | --- | ---: |\n| 1 | tainted, fetcher, destructive | escalate → allow | 512 |\n\n<details><summary>1 example</summary>\n\n1\\. tainted, fetcher",
 		"\n```json\n{\"tool\":{\"name\":\"tool\",\"origin\":\"fetcher\",\"destructive\":true},\"taint\":\"tainted\"}\n```\n",
 		"| 3 | every call | escalate in other words | 96 |",

@@ -60,12 +60,12 @@ func (d *document) add(name string, value any) {
 func (d *document) raw() json.RawMessage { return json.RawMessage("{" + d.String() + "}") }
 
 // callDocument writes a call as a wire document: whole, as the policies see it,
-// with what the gate states where a document leaves it out, as a test that asks OPA
-// alone has to do; or with no more than it must say.
+// with what the gate states of a verdict where a document leaves it out, as a test
+// that asks OPA alone has to do; or with no more than it must say.
 func callDocument(c *capability.Call, whole bool) json.RawMessage {
 	var tool, policy, doc document
 	tool.add("name", c.Tool)
-	if whole || c.Profile.Origin != capability.Unknown {
+	if !c.LeftOut.Has(capability.OriginMember) {
 		tool.add("origin", c.Profile.Origin.String())
 	}
 	for _, hint := range []struct {
@@ -77,7 +77,7 @@ func callDocument(c *capability.Call, whole bool) json.RawMessage {
 		}
 	}
 	doc.add("tool", tool.raw())
-	if whole || c.Grant.Base != capability.All || len(c.Grant.Unknown) > 0 {
+	if !c.LeftOut.Has(capability.GrantMember) {
 		var grant document
 		grant.add("base", append(append([]string{}, c.Grant.Base.CoverageNames()...), c.Grant.Unknown...))
 		doc.add("grant", grant.raw())

@@ -84,6 +84,10 @@ type Basis struct {
 	From   Place           `json:"from"`
 	Where  []string        `json:"where,omitempty"` // the conditions of the branch, which held
 	Of     []Basis         `json:"of,omitempty"`    // the rules that this one computes with; their member is their source
+
+	// LeftOut are the parts of the document that are not there, because of which
+	// other branches of the rule, or of one that Where rests on, did not apply.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // errNoFlow is an answer of OPA for which its trace has no rule.

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -302,7 +303,7 @@ func (x *explainer) basis(out *Explanation, member, of string) error {
 	}
 	value, _ := explainFind(flow[0].exits[0].value, []string{of})
 	f := flow[len(flow)-1]
-	b := Basis{Member: member, Value: explainJSON(value), From: x.place(f), Where: explainWhere(f.rule)}
+	b := Basis{Member: member, Value: explainJSON(value), From: x.place(f), Where: explainWhere(f.rule), LeftOut: x.leftOut(f)}
 	if len(path) == 0 { // else the rule makes more than this of what it reads
 		b.Of = x.reads(f)
 	}
@@ -332,7 +333,7 @@ func (x *explainer) reads(f *explainFrame) []Basis {
 				continue
 			}
 			value := from.exits[0].value
-			b := Basis{Member: explainText(o.Location), Value: explainJSON(value), From: x.place(from), Where: explainWhere(from.rule)}
+			b := Basis{Member: explainText(o.Location), Value: explainJSON(value), From: x.place(from), Where: explainWhere(from.rule), LeftOut: x.leftOut(from)}
 			if mask, err := strconv.ParseUint(value.String(), 10, 16); err == nil && explainBits(f.rule.Body, operands[1-i]) {
 				b.Names = capability.Set(mask).DisplayNames()
 			}
@@ -340,6 +341,50 @@ func (x *explainer) reads(f *explainFrame) []Basis {
 		}
 	}
 	return of
+}
+
+// leftOut lists what the document leaves out so that a branch applied and none
+// before it, or that a rule gave what the branch's conditions found.
+func (x *explainer) leftOut(f *explainFrame) []string {
+	var parts []string
+	seen := map[*explainFrame]bool{}
+	var look func(f *explainFrame, body ast.Body)
+	look = func(f *explainFrame, body ast.Body) {
+		if seen[f] {
+			return
+		}
+		seen[f] = true
+		for _, other := range x.siblings(f) {
+			if len(other.exits) > 0 {
+				continue
+			}
+			failed := x.failed(other, other.rule.Body, explainDepth)
+			if failed == nil {
+				continue
+			}
+			for _, v := range failed.Values {
+				part := cmp.Or(v.Absent, v.Source)
+				if v.Undefined && strings.HasPrefix(part, "input.") && !slices.Contains(parts, part) {
+					parts = append(parts, part)
+				}
+			}
+		}
+		s := x.applied(f)
+		ast.WalkRefs(body, func(ref ast.Ref) bool {
+			if from, _ := s.ofRef(ref, nil); ref.HasPrefix(ast.DefaultRootRef) && from != nil {
+				look(from, from.rule.Body)
+			}
+			return false
+		})
+	}
+	var conditions ast.Body // what the value is computed with speaks for itself
+	for _, e := range f.rule.Body {
+		if !e.Generated {
+			conditions = append(conditions, e)
+		}
+	}
+	look(f, conditions)
+	return parts
 }
 
 // explainWhere lists the conditions of a branch.

@@ -176,7 +176,9 @@ func explainWithout[T any](member string, apply func(*T)) explainEdit[T] {
 //
 // The operator's word on where the tool comes from is changed only if nothing
 // else helps, or if it was not given. For what no grant can name it is never
-// changed: the act would stay what it is.
+// changed: the act would stay what it is. A grant that was left out can be stated,
+// with what the call requires; one that was stated is never left out, which would
+// grant more than anybody needs.
 func nearestCalls(ctx context.Context, e *evaluator.Evaluator, c *capability.Call, out *Explanation) error {
 	out.Nearest = []Nearest{}
 	answer := out.Call
@@ -196,8 +198,9 @@ func nearestCalls(ctx context.Context, e *evaluator.Evaluator, c *capability.Cal
 		return o.Kind.String(), o.Kind == capability.Allow || !ahead && (o.Kind == capability.Modify || o.Kind == capability.Inject), nil
 	}
 	out.Search.Changes = explainChanges
-	marker := !answer.Required.SubsetOf(capability.All)
-	edits := explainCallEdits(c)
+	// A policy may take a tool whose origin is left out for one of these: nobody has said so.
+	marker := !answer.Required.SubsetOf(capability.All) && !c.LeftOut.Has(capability.OriginMember)
+	edits := explainCallEdits(c, answer.Required)
 	written := func(c *capability.Call) json.RawMessage { return callDocument(c, false) }
 	if c.Profile.Origin == capability.Unknown && !marker {
 		edits = append(edits, explainOrigins(c)...)
@@ -223,13 +226,20 @@ func nearestCalls(ctx context.Context, e *evaluator.Evaluator, c *capability.Cal
 	return nil
 }
 
-func explainCallEdits(c *capability.Call) []explainEdit[capability.Call] {
+func explainCallEdits(c *capability.Call, required capability.Set) []explainEdit[capability.Call] {
 	type edit = explainEdit[capability.Call]
 	var edits []edit
 	for _, t := range []capability.Taint{capability.Clean, capability.Tainted} {
 		if c.Taint != t {
 			edits = append(edits, explainTo("taint", t.String(), func(c *capability.Call) { c.Taint = t }))
 		}
+	}
+	if needed := required.Intersect(capability.All); c.LeftOut.Has(capability.GrantMember) && !needed.Empty() {
+		names := needed.CoverageNames()
+		state := Edit{Member: "grant.base", To: []string{string(encode(names))}, Text: "grant.base: state " + strings.Join(names, ", ")}
+		edits = append(edits, edit{state, func(c *capability.Call) {
+			c.Grant.Base, c.LeftOut = needed, c.LeftOut&^capability.GrantMember
+		}})
 	}
 	for one := range capability.All.All() {
 		if !c.Grant.Base.Has(one) {
@@ -276,7 +286,10 @@ func explainOrigins(c *capability.Call) []explainEdit[capability.Call] {
 	var edits []explainEdit[capability.Call]
 	for _, origin := range capability.Origins() {
 		if origin != c.Profile.Origin && origin != capability.Unknown {
-			edits = append(edits, explainTo("tool.origin", origin.String(), func(c *capability.Call) { c.Profile.Origin = origin }))
+			edits = append(edits, explainTo("tool.origin", origin.String(), func(c *capability.Call) {
+				c.Profile.Origin = origin
+				c.LeftOut &^= capability.OriginMember
+			}))
 		}
 	}
 	return edits

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/opa-gate/opa-gate/analysis"
 	"github.com/opa-gate/opa-gate/capability"
@@ -68,6 +69,43 @@ func TestExplainNearestCalls(t *testing.T) {
 				}
 				if o := c.Decide(""); o.Kind.String() != n.Outcome {
 					t.Errorf("the reference says %v to %s", o.Kind, n.Document)
+				}
+			}
+		})
+	}
+}
+
+// Edited policies in which a member that is left out is something else: a grant can
+// be stated, with no more than the call requires, and an origin too, even where the
+// policies take the tool for one that no grant can be for.
+func TestExplainNearestOfLeftOutMembers(t *testing.T) {
+	tests := []struct{ name, file, old, text, doc, want string }{
+		{"no grant grants nothing", "gate/grant/grant.rego", "else := facts.all", "else := 0", `{"tool": {"name": "x", "origin": "local-sandbox"}, "taint": "clean"}`,
+			"allow: grant.base: state local-read, local-write"},
+		{"a stated one does", "gate/grant/grant.rego", "else := facts.all", "else := 0", `{"tool": {"name": "x", "origin": "local-sandbox"}, "taint": "clean", "grant": {"base": ["local-write"]}}`,
+			"allow: grant.base: add local-read"},
+		{"no origin makes admins", "gate/profile/profile.rego", `default origin := "unknown"`, `default origin := "admin-grant"`, `{"tool": {"name": "x"}, "taint": "clean"}`,
+			"allow: tool.origin: local-sandbox, fetcher, first-party or registered-connector"},
+		{"a stated origin that does", "gate/profile/profile.rego", `default origin := "unknown"`, `default origin := "fetcher"`, `{"tool": {"name": "x", "origin": "admin-grant"}, "taint": "clean"}`,
+			"nothing within 3 changes; it requires grant-admin, which no grant can name"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tree := explainPolicies(t)
+			text := string(tree[tt.file].Data)
+			if strings.Count(text, tt.old) != 1 {
+				t.Fatalf("%q stands in %s %d times", tt.old, tt.file, strings.Count(text, tt.old))
+			}
+			tree[tt.file] = &fstest.MapFile{Data: []byte(strings.Replace(text, tt.old, tt.text, 1))}
+			e := explainOpen(t, tree)
+			x := explainCall(t, e, tt.doc)
+			if got := explainNearest(x); got != tt.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, tt.want)
+			}
+			for _, n := range x.Nearest {
+				got, err := evaluator.DecideJSON(t.Context(), e.Interpreter(), n.Document)
+				if err != nil || !strings.Contains(string(got), `"outcome":"allow"`) {
+					t.Errorf("%s is answered with %s, %v", n.Document, got, err)
 				}
 			}
 		})

@@ -173,6 +173,38 @@ data.gate.call.answer:69
         failed 104: input.policy.sandbox_escalation == true
           input.policy.sandbox_escalation = false
 `},
+		{"what the document leaves out is not there for an every", []string{explainHuman, explainHuman + `
+asks_for_person if {
+	every name in input.grant.base {
+		name != "arbitrary-egress"
+	}
+}
+`},
+			explainClean, `
+data.gate.call.answer:72
+  held 73: missing == 0
+    missing = 0 (data.gate.call.missing:51)
+  held 74: transform == "none"
+    transform = "none" (data.gate.call.transform:107)
+data.gate.call.answer:60
+  failed 61: is_string(input.policy.veto)
+    input.policy.veto = undefined
+data.gate.call.answer:62
+  failed 68: missing > 0
+    missing = 0 (data.gate.call.missing:51)
+data.gate.call.answer:69
+  failed 71: asks_for_person
+    asks_for_person = undefined
+      data.gate.call.asks_for_person:94
+        failed 94: input.policy.requires_human == true
+          input.policy.requires_human = false
+      data.gate.call.asks_for_person:96
+        failed 97: every name in input.grant.base { name != "arbitrary-egress" }
+          input.grant.base = undefined, no input.grant
+      data.gate.call.asks_for_person:102
+        failed 102: input.policy.sandbox_escalation == true
+          input.policy.sandbox_escalation = false
+`},
 		{"every prefix fails", []string{explainHuman, explainHuman + `
 asks_for_person if {
 	some prefix in ["pay_", "send_"]
@@ -292,7 +324,8 @@ asks_for_person if {
 	}
 }
 `},
-			`{"tool": {"name": "buy", "origin": "local-sandbox"}, "taint": "clean", "policy": {"transform": {"kind": "rewrite", "arguments": {}}}}`, `
+			`{"tool": {"name": "buy", "origin": "local-sandbox"}, "grant": {"base": ["local-read", "local-write", "arbitrary-egress", "mutate-external"]},
+				"taint": "clean", "policy": {"transform": {"kind": "rewrite", "arguments": {}}}}`, `
 data.gate.call.answer:75
   held 80: missing == 0
     missing = 0 (data.gate.call.missing:51)
@@ -399,5 +432,36 @@ func TestExplainBasis(t *testing.T) {
 		`{"member":"grant.base","value":17,"names":["local-read","mutate-external"],"from":{"rule":"data.gate.grant.base","file":"gate/grant/grant.rego","line":18},"where":["is_array(input.grant.base)"]}]}]`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// What a document leaves out is told as that, with the branch that applied instead
+// of the one that reads it.
+func TestExplainTellsWhatIsLeftOut(t *testing.T) {
+	const origin, grant = "data.gate.profile.required:95", "data.gate.grant.base:20"
+	e := explainOpen(t, explainPolicies(t))
+	for doc, want := range map[string]string{
+		`{"tool": {"name": "x"}, "taint": "clean"}`:                              origin + " no input.tool.origin; " + grant + " no input.grant",
+		`{"tool": {"name": "x", "origin": null}, "grant": {}, "taint": "clean"}`: origin + " no input.tool.origin; " + grant + " no input.grant",
+		`{"tool": {"name": "x", "origin": "unknown"}, "taint": "clean"}`:         origin + "; " + grant + " no input.grant",
+		`{"tool": {"name": "x"}, "grant": {"base": ["local-read", "local-write", "fixed-connector-read", "arbitrary-egress", "mutate-external"]}, "taint": "tainted"}`: origin +
+			" no input.tool.origin; data.gate.grant.base:18",
+		`{"tool": {"name": "x", "origin": "fetcher"}, "grant": {"base": []}, "taint": "clean"}`: "data.gate.profile.required:72 no input.tool.destructive, no input.tool.read_only; data.gate.grant.base:18",
+	} {
+		x := explainCall(t, e, doc)
+		var of []string
+		for _, b := range []analysis.Basis{x.Basis[0], x.Basis[1].Of[1]} {
+			text := fmt.Sprintf("%s:%d", b.From.Rule, b.From.Line)
+			for i, part := range b.LeftOut {
+				text += []string{" no ", ", no "}[min(i, 1)] + part
+			}
+			of = append(of, text)
+		}
+		if got := strings.Join(of, "; "); got != want {
+			t.Errorf("%s rests on\n%s, want\n%s", doc, got, want)
+		}
+		if of := x.Basis[1]; len(of.LeftOut) > 0 {
+			t.Errorf("%s: what is granted leaves out %q, which the rule that it is computed with says", doc, of.LeftOut)
+		}
 	}
 }

@@ -65,6 +65,19 @@ var callInvariants = []callInvariant{
 			}
 			return "", nil
 		}},
+	{"no-origin-is-unknown", "A call whose tool has no origin goes ahead only where one of unknown origin does.",
+		func(a *answered, ask func(*capability.Call) answered) (string, *answered) {
+			if !a.call.LeftOut.Has(capability.OriginMember) || !a.runs() {
+				return "", nil
+			}
+			stated := *a.call
+			stated.LeftOut &^= capability.OriginMember
+			unknown := ask(&stated)
+			if !unknown.runs() {
+				return fmt.Sprintf("%v for a tool without an origin, and for one of unknown origin %s", a.outcome.Kind, kindOf(&unknown)), &unknown
+			}
+			return "", nil
+		}},
 	{"person-asked", "A verdict that asks for a person gets one.",
 		func(a *answered, _ func(*capability.Call) answered) (string, *answered) {
 			if p := &a.call.Policy; a.runs() && (p.RequiresHuman || p.SandboxEscalation) {
@@ -173,6 +186,11 @@ func partners(n int) []int {
 		plain := *c
 		plain.Policy.Transform = capability.Transform{}
 		kinds = append(kinds, cellOf(&plain))
+	}
+	if c.LeftOut.Has(capability.OriginMember) {
+		stated := *c
+		stated.LeftOut &^= capability.OriginMember
+		kinds = append(kinds, cellOf(&stated))
 	}
 	return kinds
 }

@@ -37,9 +37,7 @@ func namedSpace() *space {
 		{member: "tool.origin"},
 		{member: "grant.base"},
 	}
-	for _, o := range capability.Origins() {
-		dims[4].values = append(dims[4].values, o.String())
-	}
+	dims[4].values = append([]string{notGiven}, originNames()...)
 	for _, name := range namesThatGrantNothing() {
 		dims[5].values = append(dims[5].values, fmt.Sprintf("with %q, which grants nothing", name))
 	}
@@ -52,12 +50,12 @@ func namedCalls() []*capability.Call {
 	for hints := range 9 {
 		for _, base := range []capability.Set{capability.All, 0} {
 			for _, taint := range []capability.Taint{capability.Clean, capability.Tainted} {
-				for _, origin := range capability.Origins() {
+				for _, origin := range originChoices() {
 					for _, name := range namesThatGrantNothing() {
-						calls = append(calls, &capability.Call{Tool: "tool", Taint: taint,
-							Grant: capability.Grant{Base: base, Unknown: []string{name}},
-							Profile: capability.Profile{Origin: origin, ReadOnly: capability.Hint(hints / 3),
-								Destructive: capability.Hint(hints % 3)}})
+						c := &capability.Call{Tool: "tool", Taint: taint, Grant: capability.Grant{Base: base, Unknown: []string{name}},
+							Profile: capability.Profile{ReadOnly: capability.Hint(hints / 3), Destructive: capability.Hint(hints % 3)}}
+						origin.give(c)
+						calls = append(calls, c)
 					}
 				}
 			}

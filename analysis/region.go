@@ -15,12 +15,14 @@ type dimension struct {
 // A space is the product of some dimensions. Its points are numbered, the last
 // dimension fastest.
 type space struct {
-	dims []dimension
-	size int
+	dims  []dimension
+	size  int
+	free  func(n int) bool  // points that nothing is at: a cube may have them or not
+	weigh func(c *cube) int // how much a cube has
 }
 
 func newSpace(dims []dimension) *space {
-	s := &space{dims, 1}
+	s := &space{dims, 1, func(int) bool { return false }, (*cube).size}
 	for _, d := range dims {
 		s.size *= len(d.values)
 	}
@@ -44,7 +46,7 @@ type region struct {
 
 func newRegion(s *space) *region { return &region{space: s, words: make([]uint64, (s.size+63)/64)} }
 
-func (r *region) has(n int) bool { return r.words[n/64]&(1<<(n%64)) != 0 }
+func (r *region) has(n int) bool { return r.words[n/64]&(1<<(n%64)) != 0 || r.free(n) }
 
 func (r *region) set(n int) { r.words[n/64] |= 1 << (n % 64) }
 
@@ -101,14 +103,14 @@ func (c *cube) with(dim, value int) *cube {
 	return &cube{c.space, values}
 }
 
-// cubes takes the region apart into cubes that have no point in common, large
-// ones first as far as a greedy choice finds them. The region is empty after
+// cubes takes the region apart into cubes that have no point in common but free ones,
+// large ones first as far as a greedy choice finds them. The region is empty after
 // that.
 func (r *region) cubes() []*cube {
 	var cubes []*cube
 	for seed := r.first(0); seed >= 0; seed = r.first(seed) {
 		best := r.grow(seed, false)
-		if other := r.grow(seed, true); other.size() > best.size() {
+		if other := r.grow(seed, true); r.weigh(other) > r.weigh(best) {
 			best = other
 		}
 		best.each(func(n int) bool {

@@ -2,6 +2,7 @@ package analysis
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,7 +30,8 @@ const (
 )
 
 const (
-	dimReadOnly = iota + dimBase + 5
+	dimGrant = iota + dimBase + 5
+	dimReadOnly
 	dimDestructive
 	dimTaint
 	dimOrigin
@@ -38,6 +40,26 @@ const (
 )
 
 var hintValues = []string{notGiven, "no", "yes"}
+
+// An originChoice is an origin that a document states, or none.
+type originChoice struct {
+	origin  capability.Origin
+	leftOut capability.Members
+}
+
+// originChoices are none, and the origins.
+func originChoices() []originChoice {
+	choices := []originChoice{{capability.Unknown, capability.OriginMember}}
+	for _, o := range capability.Origins() {
+		choices = append(choices, originChoice{origin: o})
+	}
+	return choices
+}
+
+// give makes it the origin of a call.
+func (o originChoice) give(c *capability.Call) {
+	c.Profile.Origin, c.LeftOut = o.origin, c.LeftOut&^capability.OriginMember|o.leftOut
+}
 
 // grantable are the capabilities that a base can have.
 var grantable = func() []capability.Definition {
@@ -71,18 +93,64 @@ func newCallSpace(s *evaluator.Survey) *callSpace {
 	dims[dimSandbox] = dimension{"policy.sandbox_escalation", []string{"no", "yes"}}
 	dims[dimHuman] = dimension{"policy.requires_human", []string{"no", "yes"}}
 	dims[dimVeto] = dimension{"policy.veto", known([]string{notGiven}, s.Vetoes, "given", "%s")}
+	dims[dimGrant] = dimension{"grant", []string{"stated", notGiven}}
 	for i, d := range grantable {
 		dims[dimBase+i] = dimension{"grant.base", []string{"without " + d.Name, "with " + d.Name}}
 	}
 	dims[dimReadOnly] = dimension{"tool.read_only", hintValues}
 	dims[dimDestructive] = dimension{"tool.destructive", hintValues}
 	dims[dimTaint] = dimension{"taint", []string{"clean", "tainted"}}
-	dims[dimOrigin] = dimension{member: "tool.origin"}
-	for _, o := range capability.Origins() {
-		dims[dimOrigin].values = append(dims[dimOrigin].values, o.String())
-	}
+	dims[dimOrigin] = dimension{"tool.origin", []string{notGiven}}
+	dims[dimOrigin].values = append(dims[dimOrigin].values, originNames()...)
 	dims[dimTool] = dimension{"tool.name", known(nil, s.Tools, "any", "%s")}
-	return &callSpace{newSpace(dims), s}
+	space := &callSpace{newSpace(dims), s}
+	stride := 1
+	for _, d := range dims[dimGrant+1:] {
+		stride *= len(d.values)
+	}
+	space.free = func(n int) bool {
+		grant := n / stride % 64 // six dimensions of two values
+		return grant&1 == 1 && grant != 63
+	}
+	space.weigh = space.calls
+	return space
+}
+
+// calls is how many calls a cube has. A grant that is not given stands for one base:
+// its calls are where everything is granted, and its points with another base are
+// free, so that rows need not tell it from others where the answers are alike.
+func (s *callSpace) calls(c *cube) int {
+	bases, everything := 1, true
+	for i := range grantable {
+		values := c.values[dimBase+i]
+		bases *= len(values)
+		everything = everything && slices.Contains(values, 1)
+	}
+	grants := 0
+	for _, given := range c.values[dimGrant] {
+		switch {
+		case given == 0:
+			grants += bases
+		case everything:
+			grants++
+		}
+	}
+	return c.size() / bases / len(c.values[dimGrant]) * grants
+}
+
+// conditions are those of a cube. Where no grant is given, none has a base.
+func (s *callSpace) conditions(c *cube) []Condition {
+	conditions := c.conditions()
+	if !slices.Contains(c.values[dimGrant], 0) {
+		conditions = slices.DeleteFunc(conditions, func(c Condition) bool { return c.Member == "grant.base" })
+	}
+	return conditions
+}
+
+// all is how many calls there are.
+func (s *callSpace) all() int {
+	bases := 1 << len(grantable)
+	return s.size / (2 * bases) * (bases + 1)
 }
 
 // point returns where a call of kind n is whose texts are the given ones of
@@ -90,7 +158,13 @@ func newCallSpace(s *evaluator.Survey) *callSpace {
 func (s *callSpace) point(c *capability.Call, tool, veto, note int) []int {
 	at := make([]int, dimCount)
 	at[dimOpenWorld], at[dimReadOnly], at[dimDestructive] = int(c.Profile.OpenWorld), int(c.Profile.ReadOnly), int(c.Profile.Destructive)
-	at[dimOrigin], at[dimTaint] = int(c.Profile.Origin), int(c.Taint-capability.Clean)
+	at[dimTaint] = int(c.Taint - capability.Clean)
+	if !c.LeftOut.Has(capability.OriginMember) {
+		at[dimOrigin] = 1 + int(c.Profile.Origin)
+	}
+	if c.LeftOut.Has(capability.GrantMember) {
+		at[dimGrant] = 1
+	}
 	if c.Policy.SandboxEscalation {
 		at[dimSandbox] = 1
 	}
@@ -137,8 +211,15 @@ func (s *callSpace) each(n int, exact bool, visit func(i, point int)) {
 	}
 }
 
-// example returns the call with the shortest document in a cube.
+// example returns the call with the shortest document in a cube: where it can, one
+// without a grant.
 func (s *callSpace) example(c *cube) *capability.Call {
+	if notGiven := c.with(dimGrant, 1); slices.Contains(c.values[dimGrant], 1) && s.calls(notGiven) > 0 {
+		c = notGiven
+		for i := range grantable {
+			c = c.with(dimBase+i, 1)
+		}
+	}
 	build := func(base int) *capability.Call {
 		at := make([]int, dimCount)
 		for i, values := range c.values {
@@ -159,12 +240,18 @@ func (s *callSpace) example(c *cube) *capability.Call {
 // call returns the call at a point.
 func (s *callSpace) call(at []int) *capability.Call {
 	c := &capability.Call{Taint: capability.Clean + capability.Taint(at[dimTaint]), Profile: capability.Profile{
-		Origin: capability.Origin(at[dimOrigin]), ReadOnly: capability.Hint(at[dimReadOnly]),
+		Origin: capability.Origin(max(at[dimOrigin]-1, 0)), ReadOnly: capability.Hint(at[dimReadOnly]),
 		Destructive: capability.Hint(at[dimDestructive]), OpenWorld: capability.Hint(at[dimOpenWorld])}}
 	for i, d := range grantable {
 		if at[dimBase+i] == 1 {
 			c.Grant.Base |= capability.Set(d.Capability)
 		}
+	}
+	if at[dimOrigin] == 0 {
+		c.LeftOut |= capability.OriginMember
+	}
+	if at[dimGrant] == 1 {
+		c.LeftOut |= capability.GrantMember
 	}
 	c.Policy.Vetoed = at[dimVeto] > 0
 	c.Policy.RequiresHuman, c.Policy.SandboxEscalation = at[dimHuman] == 1, at[dimSandbox] == 1

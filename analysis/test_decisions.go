@@ -60,13 +60,16 @@ func classOf(c *capability.Call, o *capability.Outcome) DecisionClass {
 
 // classGrid is the calls by whose answers the classes are found: each origin and
 // taint with the annotations that can matter, bases of everything, of nothing and of
-// all but one, and each verdict. The plainest come first, as examples.
+// all but one, and each verdict. An origin that is left out is looked at where the
+// grant is too, and the full grant that is stated with a tool that says nothing of
+// itself: policies for which they are something else show it there. The plainest
+// come first, as examples.
 func classGrid() []*capability.Call {
-	bases := []capability.Set{capability.All}
+	grants := []capability.Set{capability.All, capability.All} // left out, and stated
 	for missing := range capability.All.All() {
-		bases = append(bases, capability.All.Minus(capability.SetOf(missing)))
+		grants = append(grants, capability.All.Minus(capability.SetOf(missing)))
 	}
-	bases = append(bases, 0)
+	grants = append(grants, 0)
 	annotations := []capability.Profile{
 		{}, {ReadOnly: capability.Yes}, {Destructive: capability.No},
 		{ReadOnly: capability.Yes, Destructive: capability.Yes}, {OpenWorld: capability.No},
@@ -77,17 +80,24 @@ func classGrid() []*capability.Call {
 		{Transform: capability.Transform{Kind: capability.InjectContext, Note: usualTexts.note}},
 	}
 	var calls []*capability.Call
-	for _, base := range bases {
+	for i, base := range grants {
+		leftOut := i == 0
 		for _, profile := range annotations {
-			if profile.OpenWorld != capability.Unset && base != capability.All {
-				continue // it is the result that it speaks of: a policy that reads it at all shows so here
+			if profile.OpenWorld != capability.Unset && !leftOut || profile != (capability.Profile{}) && base == capability.All && !leftOut {
+				continue // it is the result that open_world speaks of: a policy that reads it at all shows so with no grant
 			}
-			for _, origin := range capability.Origins() {
-				profile.Origin = origin
+			for _, origin := range originChoices() {
+				if origin.leftOut != 0 && !leftOut {
+					continue
+				}
 				for _, taint := range []capability.Taint{capability.Clean, capability.Tainted} {
 					for _, verdict := range verdicts {
-						calls = append(calls, &capability.Call{Tool: usualTexts.tool, Profile: profile,
-							Grant: capability.Grant{Base: base}, Taint: taint, Policy: verdict})
+						c := &capability.Call{Tool: usualTexts.tool, Profile: profile, Grant: capability.Grant{Base: base}, Taint: taint, Policy: verdict}
+						if leftOut {
+							c.LeftOut = capability.GrantMember
+						}
+						origin.give(c)
+						calls = append(calls, c)
 					}
 				}
 			}

@@ -88,8 +88,8 @@ func kinds(in func(c *capability.Call) bool) []int {
 	return list
 }
 
-// plainKinds are the calls under an empty grant and a full one on which nobody
-// passed a verdict: 9 origins, 27 hints, 2 bases, 2 taints.
+// plainKinds are the calls under an empty grant, a full one and none on which
+// nobody passed a verdict: 9 origins and none, 27 hints, 3 bases, 2 taints.
 func plainKinds() []int {
 	return kinds(func(c *capability.Call) bool {
 		return (c.Grant.Base == 0 || c.Grant.Base == capability.All) && !c.Policy.Vetoed && !c.Policy.RequiresHuman &&
@@ -156,9 +156,9 @@ func exhaustive(t *testing.T) {
 
 // The domain of calls is counted by its dimensions in the specification.
 func TestKindsOfCall(t *testing.T) {
-	origins, hints, bases, taints, flags, transforms := 9, 3*3*3, 32, 2, 2*2*2, 3
+	origins, hints, bases, taints, flags, transforms := 9+1, 3*3*3, 32+1, 2, 2*2*2, 3 // one more: left out
 	if want := origins * hints * bases * taints * flags * transforms; evaluator.Cells != want {
-		t.Errorf("%d kinds of call, want %d = 373,248", evaluator.Cells, want)
+		t.Errorf("%d kinds of call, want %d = 427,680", evaluator.Cells, want)
 	}
 	given, documents := 0, map[string]bool{}
 	for n := range evaluator.Cells {
@@ -170,8 +170,8 @@ func TestKindsOfCall(t *testing.T) {
 		given++
 		documents[string(callDocument(c, false))] = true
 	}
-	if want := 9 * 2 * 2 * 2 * 32 * 2 * 2 * 2 * 2 * 3; given != want || len(documents) != want {
-		t.Errorf("%d kinds with every annotation, and %d documents; want %d = 110,592", given, len(documents), want)
+	if want := 10 * 2 * 2 * 2 * 33 * 2 * 2 * 2 * 2 * 3; given != want || len(documents) != want {
+		t.Errorf("%d kinds with every annotation, and %d documents; want %d = 126,720", given, len(documents), want)
 	}
 }
 
@@ -201,23 +201,27 @@ func TestSkillsOfTheDomain(t *testing.T) {
 	})
 }
 
-// Names that grant nothing: 5 of them, for tools of 9 origins and 9 hints, under 2 bases
+// Names that grant nothing: 5 of them, for tools of 9 origins, or none, and 9 hints, under 2 bases
 // and 2 taints. A point's number is the place of its call in the list.
 func TestNamedCalls(t *testing.T) {
 	calls, space := namedCalls(), namedSpace()
-	if want := 5 * 9 * 9 * 2 * 2; len(calls) != want || space.size != want {
+	if want := 5 * 10 * 9 * 2 * 2; len(calls) != want || space.size != want {
 		t.Fatalf("%d calls, %d points, want %d", len(calls), space.size, want)
 	}
 	eachPoint(space, func(n int, at []int) {
 		c := calls[n]
 		base := []string{"of nothing else", "of everything else"}[min(int(c.Grant.Base), 1)]
+		origin := c.Profile.Origin.String()
+		if c.LeftOut.Has(capability.OriginMember) {
+			origin = notGiven
+		}
 		for i, got := range []string{hintValues[c.Profile.ReadOnly], hintValues[c.Profile.Destructive], base, c.Taint.String(),
-			c.Profile.Origin.String(), fmt.Sprintf("with %q, which grants nothing", c.Grant.Unknown[0])} {
+			origin, fmt.Sprintf("with %q, which grants nothing", c.Grant.Unknown[0])} {
 			if want := space.dims[i].values[at[i]]; got != want {
 				t.Fatalf("call %d has %s, want %s", n, got, want)
 			}
 		}
-		if parsed, err := wire.ParseCall(callDocument(c, false)); err != nil || parsed.Grant.Base != c.Grant.Base || !slices.Equal(parsed.Grant.Unknown, c.Grant.Unknown) {
+		if parsed, err := wire.ParseCall(callDocument(c, false)); err != nil || parsed.Grant.Base != c.Grant.Base || parsed.LeftOut != c.LeftOut || !slices.Equal(parsed.Grant.Unknown, c.Grant.Unknown) {
 			t.Fatalf("%s is read as %+v, %v", callDocument(c, false), parsed, err)
 		}
 	})
@@ -258,7 +262,7 @@ func TestVerifyCountsBreaches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v.Calls != 373248 || v.Skills != 9504 || v.OK() || len(v.Incomplete) != 0 {
+	if v.Calls != 427680 || v.Skills != 9504 || v.OK() || len(v.Incomplete) != 0 {
 		t.Errorf("%d calls, %d skills, OK %v, incomplete %v", v.Calls, v.Skills, v.OK(), v.Incomplete)
 	}
 	if got, want := brokenNames(v), []string{"veto-first", "markers-escalate", "person-asked"}; !slices.Equal(got, want) {
@@ -268,10 +272,10 @@ func TestVerifyCountsBreaches(t *testing.T) {
 		inputs   int
 		document string
 	}{
-		"veto-first": {373248 / 2, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"veto": "stop"}}`},
+		"veto-first": {427680 / 2, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"veto": "stop"}}`},
 		// of both the kinds of call and the calls whose grant names what grants nothing
-		"markers-escalate": {373248/9*4 + 9*2*2*9*5/9*4, `{"tool": {"name": "tool", "origin": "admin-grant"}, "taint": "clean"}`},
-		"person-asked":     {373248 / 4 * 3, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"requires_human": true}}`},
+		"markers-escalate": {427680/10*4 + 9*2*2*10*5/10*4, `{"tool": {"name": "tool", "origin": "admin-grant"}, "taint": "clean"}`},
+		"person-asked":     {427680 / 4 * 3, `{"tool": {"name": "tool"}, "taint": "clean", "policy": {"requires_human": true}}`},
 	} {
 		b := broken(t, v, name)
 		if b == nil || b.Inputs != want.inputs || string(b.Document) != want.document ||
@@ -295,10 +299,10 @@ func TestVerifyTriesTextsTogether(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Half of a ninth of the kinds is a fetcher's and has a veto: 2 of them beside 2
+	// Half of a tenth of the kinds is a fetcher's and has a veto: 2 of them beside 2
 	// tools.
-	special := 373248 / 9 / 2
-	if want := 373248 - special + special*2*2; v.Calls != want || len(v.Incomplete) != 0 {
+	special := 427680 / 10 / 2
+	if want := 427680 - special + special*2*2; v.Calls != want || len(v.Incomplete) != 0 {
 		t.Errorf("%d calls, want %d; incomplete %v", v.Calls, want, v.Incomplete)
 	}
 	b := broken(t, v, "veto-first")
@@ -389,6 +393,10 @@ func TestVerifyShowsBreaches(t *testing.T) {
 			`{"tool": {"name": "tool"}, "taint": "tainted"}`, `{"tool": {"name": "tool"}, "taint": "clean"}`, []int{8, 3, 10}, `other.outcome == "allow"`},
 		"markers": {"decision := ok\n", "markers-escalate", "a tool of origin admin-grant is answered with allow",
 			`{"tool": {"name": "tool", "origin": "admin-grant"}, "taint": "clean"}`, "", []int{3}, `got.outcome == "escalate"`},
+		"no origin": {"decision := ok if {\n\tnot input.tool.origin\n} else := " + ask + "\n", "no-origin-is-unknown",
+			"allow for a tool without an origin, and for one of unknown origin escalate",
+			`{"tool": {"name": "tool"}, "taint": "clean"}`, `{"tool": {"name": "tool", "origin": "unknown"}, "taint": "clean"}`, []int{8, 3, 10},
+			`other := data.gate.call.decision with input as {"tool": {"name": "tool", "origin": "unknown"}, "taint": "clean", "policy": {`},
 		"narrowed": {"decision := object.union(ok, {\"outcome\": \"escalate\", " + required + "}) if {\n\tinput.tool.read_only\n} else := " + ask + "\n",
 			"redeclaration-never-narrows", "declared anew it no longer requires local-read",
 			`{"tool": {"name": "tool", "read_only": false, "open_world": true, "destructive": true}, "taint": "clean"}`,
@@ -397,7 +405,7 @@ func TestVerifyShowsBreaches(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			v := verifySample(t, minimal(t, tt.rules), plainKinds(), noSkills, false)
-			if want := 9 * 27 * 2 * 2; v.Calls != want {
+			if want := 10 * 27 * 3 * 2; v.Calls != want {
 				t.Errorf("%d calls, want %d", v.Calls, want)
 			}
 			b := broken(t, v, tt.invariant)
@@ -445,10 +453,70 @@ func TestVerifyHoldsTransformsAgainstThePlainCall(t *testing.T) {
 		return c.Grant.Base == capability.All && !c.Policy.Vetoed && !c.Policy.RequiresHuman && !c.Policy.SandboxEscalation && c.Profile.Origin == capability.Unknown
 	}), noSkills, false)
 	b := broken(t, v, "transform-needs-allow")
-	// Of 27 hints, those 18 that do not say read-only, clean and tainted.
-	if b == nil || b.Inputs != 18*2 || b.Problem != "modify, and without the transform escalate" ||
+	// Of 27 hints, those 18 that do not say read-only, clean and tainted, with an origin
+	// that is stated and one that is left out, and a grant that is either.
+	if b == nil || b.Inputs != 18*2*2*2 || b.Problem != "modify, and without the transform escalate" ||
 		string(b.Against) != `{"tool": {"name": "tool"}, "taint": "clean"}` {
 		t.Errorf("%+v", b)
+	}
+}
+
+// The policies with another default for what a document leaves out: one that lets more
+// be done is a breach, and both are told by a difference, with examples that leave
+// the member out.
+func TestOtherDefaults(t *testing.T) {
+	some := kinds(func(c *capability.Call) bool {
+		p := &c.Profile
+		return (p.Origin == capability.Unknown || p.Origin == capability.LocalSandbox) && p.OpenWorld == capability.Unset && p.Destructive == capability.Unset &&
+			!c.Policy.Vetoed && !c.Policy.RequiresHuman && !c.Policy.SandboxEscalation && c.Policy.Transform.Kind == capability.NoTransform
+	})
+	tests := map[string]struct {
+		edit       edit
+		broken     []string
+		direction  Direction
+		inputs     int
+		none, word string // the member that no example has, and how rows say so
+	}{
+		// Clean calls of 2 origins and none, with 3 words on read_only, were allowed; those
+		// that were not now ask about more.
+		"no grant grants nothing": {edit{inGrant, "} else := facts.all", "} else := 0"}, []string{}, Narrowing, 3 * 3 * 2, "grant", "no grant"},
+		// Each of the calls without an origin that lacked something beyond the sandbox
+		// asks about less: all of 3 words and 33 bases, but for the clean ones that lacked
+		// nothing or what the sandbox requires as well. Those are, read-only, bases 30 and 31
+		// and no grant; otherwise bases 28, 29, 30 and 31 and no grant.
+		"no origin is the sandbox": {edit{inProfile, `default origin := "unknown"`, `default origin := "local-sandbox"`}, []string{"no-origin-is-unknown"}, Widening,
+			3*33*2 - 3 - 2*5, "origin", "no origin"},
+	}
+	old := opened(t, workingCopy(t))
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			e := opened(t, workingCopy(t, tt.edit))
+			if got := brokenNames(verifySample(t, e, some, noSkills, false)); !slices.Equal(got, tt.broken) {
+				t.Errorf("broken are %q, want %q", got, tt.broken)
+			}
+			none := &evaluator.Survey{}
+			d := &differ{old: none, new: none, before: asked(old), after: asked(e), kinds: some, opts: &DiffOptions{}, callsAlone: true}
+			got, err := d.diff(t.Context(), old, e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inputs := 0
+			for _, ch := range got.Changes {
+				if ch.Direction != tt.direction {
+					if ch.Direction != Rewording {
+						t.Errorf("%s is %s", ch.summary(), ch.Direction)
+					}
+					continue
+				}
+				inputs += ch.Inputs
+				if strings.Contains(string(ch.Example), tt.none) || !slices.Contains(ch.phrases(), tt.word) {
+					t.Errorf("%s, shown by %s", ch.summary(), ch.Example)
+				}
+			}
+			if inputs != tt.inputs {
+				t.Errorf("%d inputs are a %s, want %d", inputs, tt.direction, tt.inputs)
+			}
+		})
 	}
 }
 

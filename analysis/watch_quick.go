@@ -197,16 +197,17 @@ func (q *quickLook) authoredCall(w *authoredWalk, a *answered) {
 // declared anew, for each origin and every two declarations, everything else in
 // the call being plain.
 func (q *quickLook) redeclared(ctx context.Context, f *finding) {
-	origins := capability.Origins()
+	origins := originChoices()
 	_ = inParallel(ctx, len(origins), nil, func(i int) {
 		answers := map[capability.Profile]answered{}
 		for n := range 27 {
-			p := capability.Profile{Origin: origins[i], ReadOnly: capability.Hint(n % 3),
+			p := capability.Profile{Origin: origins[i].origin, ReadOnly: capability.Hint(n % 3),
 				Destructive: capability.Hint(n / 3 % 3), OpenWorld: capability.Hint(n / 9)}
 			if q.over() {
 				return
 			}
-			a, ok := q.ask(&capability.Call{Tool: usualTexts.tool, Profile: p, Grant: capability.DefaultGrant(), Taint: capability.Clean})
+			a, ok := q.ask(&capability.Call{Tool: usualTexts.tool, Profile: p, Grant: capability.DefaultGrant(),
+				LeftOut: capability.GrantMember | origins[i].leftOut, Taint: capability.Clean})
 			if ok && a.err == nil {
 				answers[p] = a
 			}

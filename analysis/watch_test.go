@@ -75,7 +75,7 @@ func TestWatchRounds(t *testing.T) {
 	if !first.OK || len(first.Changed) > 0 || first.Quick.Since != nil || first.Quick.Left != "" || len(first.Tests) == 0 {
 		t.Fatalf("the first round: %s", watchTold(first))
 	}
-	if q := first.Quick; q.Calls < 4000 || q.Skills == 0 || q.Kinds < 3000 || q.Kinds > q.Calls || q.Calls > 6000 || q.OfKinds != 373248 || len(q.Invariants) != 13 {
+	if q := first.Quick; q.Calls < 4000 || q.Skills == 0 || q.Kinds < 3000 || q.Kinds > q.Calls || q.Calls > 6000 || q.OfKinds != 427680 || len(q.Invariants) != 14 {
 		t.Errorf("it looked at %d calls of %d of %d kinds, %d skills, %d invariants", q.Calls, q.Kinds, q.OfKinds, q.Skills, len(q.Invariants))
 	}
 	saved := func(changed ...string) *analysis.WatchRound {

@@ -67,7 +67,7 @@ func alike(c *capability.Call) []*capability.Call {
 	var calls []*capability.Call
 	for i := range 32 * 3 * 3 {
 		one := *c
-		one.Grant.Base = capability.Set(i / 9)
+		one.Grant.Base, one.LeftOut = capability.Set(i/9), one.LeftOut&^capability.GrantMember
 		one.Profile.OpenWorld = capability.Hint(i % 9 / 3)
 		one.Profile.Destructive = capability.Hint(i % 3)
 		o := one.Decide("")

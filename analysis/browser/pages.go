@@ -49,7 +49,7 @@ func write(base string, d *analysis.Difference) error {
 	return nil
 }
 
-const calls, skills = 373_248, 8_640
+const calls, skills = 427_680, 8_640
 
 func equal() *analysis.Difference {
 	return &analysis.Difference{Old: "main:policies", New: "policies", Calls: calls, Skills: skills, Matrix: matrix()}

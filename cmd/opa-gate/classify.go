@@ -115,7 +115,7 @@ func classify(tools []tool, origin capability.Origin) (*classification, error) {
 				out.Assumed = append(out.Assumed, [...]string{"read_only", "destructive", "open_world"}[i])
 			}
 		}
-		call := capability.Call{Tool: t.name, Profile: p, Grant: capability.DefaultGrant(), Taint: capability.Clean}
+		call := capability.Call{Tool: t.name, Profile: p, Grant: capability.DefaultGrant(), LeftOut: capability.GrantMember, Taint: capability.Clean}
 		if err := call.Validate(); err != nil {
 			return nil, err
 		}

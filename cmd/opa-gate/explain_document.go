@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -188,8 +189,12 @@ func (p *printer) basis(all []analysis.Basis, indent int) {
 			value = clip(text, maxValue)
 		}
 		value += "  (" + position(b.From.File, b.From.Line)
-		if len(b.Where) > 0 {
-			value += ": " + strings.Join(b.Where, "; ")
+		where := b.Where
+		if len(b.LeftOut) > 0 {
+			where = append(slices.Clone(where), "there is no "+strings.Join(b.LeftOut, ", no "))
+		}
+		if len(where) > 0 {
+			value += ": " + strings.Join(where, "; ")
 		}
 		value += ")"
 		if indent > 0 {

@@ -12,7 +12,12 @@ var pace struct {
 	sync.Mutex
 	hurried int
 	usual   int
+	limit   int64 // of memory, as it was
 }
+
+// hurriedMemory is from where on the collector does not wait: four times of a large
+// heap are more than a machine may have.
+const hurriedMemory = 1 << 30
 
 // hurry lets the heap grow until end is called. At its usual pace the collector
 // runs four times while policies are compiled, a fifth of the time of one
@@ -27,12 +32,16 @@ func hurry() (end func()) {
 	defer pace.Unlock()
 	if pace.hurried++; pace.hurried == 1 {
 		pace.usual = debug.SetGCPercent(400)
+		if pace.limit = debug.SetMemoryLimit(-1); pace.limit > hurriedMemory {
+			debug.SetMemoryLimit(hurriedMemory)
+		}
 	}
 	return sync.OnceFunc(func() {
 		pace.Lock()
 		defer pace.Unlock()
 		if pace.hurried--; pace.hurried == 0 {
 			debug.SetGCPercent(pace.usual)
+			debug.SetMemoryLimit(pace.limit)
 		}
 	})
 }

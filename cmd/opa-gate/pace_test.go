@@ -16,6 +16,9 @@ func TestHurry(t *testing.T) {
 		return p
 	}
 	first, second := hurry(), hurry()
+	if got := debug.SetMemoryLimit(-1); got != hurriedMemory {
+		t.Errorf("in a hurry the limit is %d", got)
+	}
 	first()
 	first()
 	if got := percent(); got != 400 {
@@ -24,6 +27,9 @@ func TestHurry(t *testing.T) {
 	second()
 	if got := percent(); got != 100 {
 		t.Errorf("with nobody in a hurry: %d", got)
+	}
+	if got := debug.SetMemoryLimit(-1); got <= hurriedMemory {
+		t.Errorf("with nobody in a hurry the limit is %d", got)
 	}
 	t.Setenv("GOGC", "50")
 	defer hurry()()

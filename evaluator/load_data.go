@@ -115,21 +115,23 @@ func hasData(data map[string]any, path []string) bool {
 	return !isObject || len(object) > 0
 }
 
-// conflictFree refuses data that hide a rule.
+// conflictFree refuses data that hide a rule: the error is that of the first.
 func (s *source) conflictFree(c *ast.Compiler) error {
-	for _, conflict := range PathConflicts(c, s.data) {
-		text := fmt.Sprintf("there is data at %s, which is the path of a rule", conflict.Path)
-		if conflict.Rule != nil {
-			text += fmt.Sprintf(" (%s:%d)", conflict.Rule.File, conflict.Rule.Row)
-		}
-		for _, f := range s.dataFiles {
-			if hasData(f.data, strings.Split(conflict.Path, "/")) {
-				return fmt.Errorf("%s: %s", f.name, text)
-			}
-		}
-		return errors.New(text)
+	conflicts := PathConflicts(c, s.data)
+	if len(conflicts) == 0 {
+		return nil
 	}
-	return nil
+	conflict := conflicts[0]
+	text := fmt.Sprintf("there is data at %s, which is the path of a rule", conflict.Path)
+	if conflict.Rule != nil {
+		text += fmt.Sprintf(" (%s:%d)", conflict.Rule.File, conflict.Rule.Row)
+	}
+	for _, f := range s.dataFiles {
+		if hasData(f.data, strings.Split(conflict.Path, "/")) {
+			return fmt.Errorf("%s: %s", f.name, text)
+		}
+	}
+	return errors.New(text)
 }
 
 // A dataFile is what one file adds to the data.

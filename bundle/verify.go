@@ -69,7 +69,8 @@ func Verify(text []byte, key *VerificationKey) (*Verified, error) {
 }
 
 // Loads tells whether this program can use a bundle: its policies compile, their
-// facts are this program's, and the rules that decide are there. Of a bundle whose
+// facts are this program's, and the rules that decide are there and answer in the
+// right shape. Of a bundle whose
 // entrypoints are compiled to WebAssembly it tells whether OPA takes it and both
 // entrypoints are in it.
 func Loads(ctx context.Context, text []byte) error {
@@ -81,8 +82,11 @@ func Loads(ctx context.Context, text []byte) error {
 		return err
 	}
 	if len(b.WasmModules) == 0 {
-		_, err := evaluator.New(ctx, &evaluator.Options{Packed: text})
-		return err
+		e, err := evaluator.New(ctx, &evaluator.Options{Packed: text})
+		if err != nil {
+			return err
+		}
+		return e.Probe(ctx)
 	}
 	var compiled []string
 	for _, r := range b.Manifest.WasmResolvers {

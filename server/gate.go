@@ -15,7 +15,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 
 	"github.com/opa-gate/opa-gate/evaluator"
-	"github.com/opa-gate/opa-gate/skill"
 )
 
 // policies are one state of OPA's store that decides.
@@ -206,16 +205,6 @@ func (g *gate) stale() (name string, age time.Duration, stale bool) {
 		}
 	}
 	return name, age, age > g.maxStaleness
-}
-
-// probeSkills are requests that new policies must answer.
-func probeSkills() []skill.Request {
-	return []skill.Request{
-		{Skill: "skill", Requested: skill.ReadOnly},
-		{Skill: "skill", Requested: skill.FullAccess, Provenance: skill.Provenance{Signed: true, SignerTrusted: true, Scanned: true}},
-		{Skill: "skill", Requested: skill.SandboxEdit, Approval: skill.Approved},
-		{Skill: "skill", Requested: skill.SandboxEdit, Approval: skill.Rejected, Provenance: skill.Provenance{FailCount: 9}},
-	}
 }
 
 // headerName and headerText write a key and a value of a structured field

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/plugins"
@@ -176,7 +175,7 @@ func (g *gate) made(ctx context.Context, store storage.Store, txn storage.Transa
 	if err != nil {
 		return nil, err
 	}
-	if err := probe(ctx, e); err != nil {
+	if err := e.Probe(ctx); err != nil {
 		return nil, err
 	}
 	p, err := newPolicies(ctx, store, txn, e)
@@ -219,35 +218,4 @@ func storedModules(ctx context.Context, store storage.Store, txn storage.Transac
 		}
 	}
 	return modules, nil
-}
-
-// probes is how many kinds of call new policies are asked about before they are
-// in force: whether they answer at all, and in the right shape.
-const probes = 24
-
-// probeTime bounds how long they may take: as long as they do, nothing else gets
-// into the store.
-const probeTime = 10 * time.Second
-
-func probe(ctx context.Context, e *evaluator.Evaluator) (err error) {
-	ctx, stop := context.WithTimeoutCause(ctx, probeTime, fmt.Errorf("a few questions took more than %v", probeTime))
-	defer stop()
-	defer func() {
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-	}()
-	ask := e.Interpreter()
-	for i := range probes {
-		c := evaluator.CellCall(i * (evaluator.Cells / probes))
-		if _, err := ask.Decide(ctx, c); err != nil {
-			return fmt.Errorf("a call of tool %q gets no answer: %w", c.Tool, err)
-		}
-	}
-	for _, r := range probeSkills() {
-		if _, err := ask.Skill(ctx, &r); err != nil {
-			return fmt.Errorf("a request of skill %q gets no answer: %w", r.Skill, err)
-		}
-	}
-	return nil
 }

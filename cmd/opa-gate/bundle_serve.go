@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -157,6 +158,12 @@ func (s *bundleServer) readTokens() ([]string, error) {
 
 // readKeys reads what directories are signed with, and files have to be.
 func (s *bundleServer) readKeys() (err error) {
+	if s.signing.key.isGiven() && !slices.ContainsFunc(s.opts.Bundles, func(b bundle.Source) bool {
+		info, err := os.Stat(b.Path)
+		return err != nil || info.IsDir()
+	}) {
+		return errors.New("--signing-key has no effect on files, which are served as they are: sign them with bundle sign, or serve the directory")
+	}
 	if !s.verification.isGiven() {
 		s.opts.Build.Signing, err = s.signing.read()
 		return err
@@ -279,9 +286,26 @@ func (s *bundleServer) announce(w io.Writer, addr net.Addr, h bundle.Health) err
 	if s.certFile != "" {
 		text.WriteString("    # tls: {ca_cert: FILE} if the machine does not know who signed the certificate\n")
 	}
+	signing := ""
+	if s.opts.Build.Signing != nil || s.opts.Verification != nil {
+		id := s.signing.id
+		if id == "" {
+			id = bundle.DefaultKeyID
+		}
+		signing = "    signing: {keyid: " + quoteYAML(id)
+		if s.signing.scope != "" {
+			signing += ", scope: " + quoteYAML(s.signing.scope)
+		}
+		signing += "}\n"
+		key := "PUBLIC_KEY # its text, in PEM"
+		if s.signing.algorithm.value == string(bundle.HS256) {
+			key = "SECRET # the one that it is signed with"
+		}
+		text.WriteString("keys:\n  " + quoteYAML(id) + ":\n    algorithm: " + s.signing.algorithm.value + "\n    key: " + key + "\n")
+	}
 	text.WriteString("bundles:\n")
 	for _, b := range h.Bundles {
-		text.WriteString("  " + quoteYAML(b.Name) + ":\n    service: opa-gate\n    polling: {long_polling_timeout_seconds: 30}\n")
+		text.WriteString("  " + quoteYAML(b.Name) + ":\n    service: opa-gate\n    polling: {long_polling_timeout_seconds: 30}\n" + signing)
 	}
 	_, err := io.WriteString(w, text.String()+"\n")
 	return err

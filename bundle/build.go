@@ -130,7 +130,7 @@ func Build(ctx context.Context, opts *BuildOptions) (*Built, error) {
 	if err := built.finish(out.Bytes(), opts.Signing); err != nil {
 		return nil, err
 	}
-	if err := Loads(ctx, built.Bytes); err != nil { // what OPA made of sound policies
+	if _, err := compiles(ctx, built.Bytes); err != nil { // what OPA made of sound policies
 		return nil, fmt.Errorf("what was built for the target %v at -O %d cannot be loaded: %w", opts.Target, opts.Optimize, err)
 	}
 	if err := ctx.Err(); err != nil {

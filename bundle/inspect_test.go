@@ -40,7 +40,12 @@ func TestInspect(t *testing.T) {
 // A bundle that somebody else has made need not say what ours say, and whose
 // facts it has decides whether it can be used.
 func TestInspectOthers(t *testing.T) {
-	modules := []entry{{"/c.rego", "package gate.call\n\ndecision := {}\n"}, {"/s.rego", "package gate.skill\n\ndecision := {}\n"}}
+	const (
+		call = `{"outcome": "deny", "reason": "", "missing": [], "missing_mask": 0, "required": [], "required_mask": 0, "granted": [], "granted_mask": 0}`
+		ask  = `{"trust": "untrusted", "ceiling": null, "granted": null, "outcome": "deny", "reason": "",
+	"enforcement": {"deploy": false, "effective_tier": null, "overridden": false, "blocked": true, "pending": null, "reason": ""}}`
+	)
+	modules := []entry{{"/c.rego", "package gate.call\n\ndecision := " + call + "\n"}, {"/s.rego", "package gate.skill\n\ndecision := " + ask + "\n"}}
 	for name, tt := range map[string]struct {
 		data  string
 		facts bundle.Facts
@@ -61,6 +66,10 @@ func TestInspectOthers(t *testing.T) {
 		if err := bundle.Loads(t.Context(), text); (err == nil) != tt.loads || err != nil && !errors.Is(err, evaluator.ErrPolicy) {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+	shapeless := archive(t, append([]entry{{"/c.rego", "package gate.call\n\ndecision := {}\n"}}, modules[1:]...))
+	if err := bundle.Loads(t.Context(), shapeless); !errors.Is(err, evaluator.ErrPolicy) || !strings.Contains(err.Error(), "/outcome") {
+		t.Errorf("a decision without a shape: error %v", err)
 	}
 	delta := archive(t, []entry{{"/patch.json", `{"data": [{"op": "remove", "path": "/gate/facts"}]}`}})
 	if _, err := bundle.Inspect(delta); !errors.Is(err, bundle.ErrNotBundle) || !strings.Contains(err.Error(), "it is a delta") {

@@ -74,19 +74,28 @@ func Verify(text []byte, key *VerificationKey) (*Verified, error) {
 // entrypoints are compiled to WebAssembly it tells whether OPA takes it and both
 // entrypoints are in it.
 func Loads(ctx context.Context, text []byte) error {
-	if _, err := unpack(text); err != nil {
+	e, err := compiles(ctx, text)
+	if err != nil || e == nil {
 		return err
+	}
+	if err := e.Probe(ctx); err != nil {
+		return fmt.Errorf("%w: %w", evaluator.ErrPolicy, err)
+	}
+	return nil
+}
+
+// compiles is Loads without asking the rules anything. The evaluator is nil for
+// WebAssembly.
+func compiles(ctx context.Context, text []byte) (*evaluator.Evaluator, error) {
+	if _, err := unpack(text); err != nil {
+		return nil, err
 	}
 	b, err := open(text)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(b.WasmModules) == 0 {
-		e, err := evaluator.New(ctx, &evaluator.Options{Packed: text})
-		if err != nil {
-			return err
-		}
-		return e.Probe(ctx)
+		return evaluator.New(ctx, &evaluator.Options{Packed: text})
 	}
 	var compiled []string
 	for _, r := range b.Manifest.WasmResolvers {
@@ -94,13 +103,13 @@ func Loads(ctx context.Context, text []byte) error {
 	}
 	for _, name := range Entrypoints() {
 		if !slices.Contains(compiled, name) {
-			return fmt.Errorf("%w: there is no entrypoint %s in its WebAssembly", evaluator.ErrPolicy, name)
+			return nil, fmt.Errorf("%w: there is no entrypoint %s in its WebAssembly", evaluator.ErrPolicy, name)
 		}
 	}
 	if !ownFacts(b) {
-		return fmt.Errorf("%w: data.gate.facts differs from this program's taxonomy", evaluator.ErrPolicy)
+		return nil, fmt.Errorf("%w: data.gate.facts differs from this program's taxonomy", evaluator.ErrPolicy)
 	}
-	return nil
+	return nil, nil
 }
 
 // config is a key as OPA takes it.

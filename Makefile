@@ -11,7 +11,7 @@ build:
 	CGO_ENABLED=0 $(GO) build -o bin/opa-gate ./cmd/opa-gate
 
 test:
-	$(GO) test ./...
+	$(GO) test -timeout 30m ./...
 
 # Faults in the policies against verify, and differences against brute force:
 # many whole surveys, a quarter of an hour on two processors.
@@ -19,7 +19,7 @@ exhaustive:
 	OPA_GATE_EXHAUSTIVE=1 $(GO) test -timeout 60m -v -run 'Faults|BruteForce|OfThePolicies|WatchWhole' ./analysis
 
 race:
-	$(GO) test -race -short -v ./...
+	$(GO) test -race -short -timeout 30m -v ./...
 
 lint:
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }

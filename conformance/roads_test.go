@@ -219,7 +219,7 @@ func gateReader(t *testing.T, config string) *Server {
 	logger := logging.New()
 	logger.SetLevel(logging.Error)
 	ctx, stop := context.WithCancel(context.Background())
-	s, err := server.New(ctx, &server.Options{Addrs: []string{"127.0.0.1:0"}, ConfigFile: file, Logger: logger})
+	s, err := server.New(ctx, &server.Options{Addrs: []string{"127.0.0.1:0"}, ConfigFile: file, Logger: logger, Grace: time.Minute})
 	if err != nil {
 		stop()
 		t.Fatal(err)

@@ -68,6 +68,9 @@ func start(t *testing.T, opts *Options) *running {
 		logger.SetLevel(logging.Error)
 	}
 	o := *opts
+	if o.Grace == 0 { // connections that were opened and not used yet are waited for
+		o.Grace = time.Minute
+	}
 	o.Addrs, o.Logger = []string{"127.0.0.1:0"}, logger
 	ctx, stop := context.WithCancel(context.Background())
 	s, err := New(ctx, &o)

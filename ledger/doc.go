@@ -1,0 +1,6 @@
+package ledger
+
+import (
+	_ "github.com/jackc/pgx/v5/pgxpool"
+	_ "modernc.org/sqlite"
+)

@@ -32,8 +32,13 @@ type reader interface {
 	// waiting returns the filings that wait and have not expired by now, newest
 	// first, and how many there are.
 	waiting(ctx context.Context, now time.Time, limit int) ([]Entry, int, error)
-	// refs returns up to limit refs that wait and begin with prefix.
+	// waitingBefore returns the filings that wait, have not expired by now and have
+	// a number below before, newest first; before 0 is the end.
+	waitingBefore(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error)
+	// refs returns up to limit refs that wait and begin with prefix, and named up to
+	// limit of all.
 	refs(ctx context.Context, prefix string, limit int) ([]string, error)
+	named(ctx context.Context, prefix string, limit int) ([]string, error)
 }
 
 // A writer is a reader in a writing transaction.

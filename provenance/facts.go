@@ -88,7 +88,7 @@ func (f *Facts) scan(c reportConfig, t *Tree, skills, dir string, least Severity
 	} else if inside {
 		return fmt.Errorf("%s: %w", c.file, ErrSelfServing)
 	}
-	report, err := OpenReport(c.file)
+	report, err := c.open()
 	if err != nil {
 		return err
 	}
@@ -131,24 +131,25 @@ func Inside(skills, file string) (bool, error) {
 	return err == nil && info.IsDir(), err
 }
 
-// within returns the path from a folder to a file, both as they are behind
-// symbolic links; "" if the file is not in the folder.
+// within returns the path from a folder to a file, by their names or as they are
+// behind symbolic links; "" if the file is not in the folder.
 func within(folder, file string) (string, error) {
-	var real [2]string
+	var names, real [2]string
 	for i, name := range []string{folder, file} {
-		abs, err := filepath.Abs(name)
-		if err != nil {
+		var err error
+		if names[i], err = filepath.Abs(name); err != nil {
 			return "", err
 		}
-		if real[i], err = filepath.EvalSymlinks(abs); err != nil {
+		if real[i], err = filepath.EvalSymlinks(names[i]); err != nil {
 			return "", err
 		}
 	}
-	rel, _ := below(real[0], real[1])
-	if !filepath.IsLocal(rel) {
-		return "", nil
+	for _, pair := range [][2]string{names, real} {
+		if rel, ok := below(pair[0], pair[1]); ok {
+			return rel, nil
+		}
 	}
-	return rel, nil
+	return "", nil
 }
 
 // Belongs reports whether a file is in a skill's folder. The file must exist.

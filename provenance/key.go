@@ -30,7 +30,10 @@ func IDOf(key ed25519.PublicKey) KeyID {
 	return sha256.Sum256(der)
 }
 
-// One block of PEM, of that type and with nothing around it that is not blank.
+// KeyIDOf returns the name of the public half of a private key.
+func KeyIDOf(key ed25519.PrivateKey) KeyID { return IDOf(key.Public().(ed25519.PublicKey)) }
+
+// block returns what is in one block of PEM, of that type and with nothing around it that is not blank.
 func block(text []byte, kind, instead string) ([]byte, error) {
 	b, rest := pem.Decode(text)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/opa-gate/opa-gate/skill"
@@ -41,6 +42,7 @@ type reportConfig struct {
 	file   string
 	base   string // "" is the skill's folder, or for a report about all that of the skills
 	digest *Digest
+	open   func() (*Report, error)
 }
 
 // The manifest as it is written.
@@ -117,7 +119,8 @@ func (y *manifestYAML) manifest(dir string) (*Manifest, error) {
 	if m.reports, err = reports(dir, y.Reports); err != nil {
 		return nil, err
 	}
-	for _, r := range m.reports {
+	for i, r := range m.reports {
+		m.reports[i].open = sync.OnceValues(r.open) // once for all skills
 		if r.digest != nil {
 			return nil, fmt.Errorf("reports: %s: a digest is that of one skill; name the report there", r.name)
 		}
@@ -178,6 +181,7 @@ func reports(dir string, list []reportYAML) ([]reportConfig, error) {
 			}
 			c.digest = &d
 		}
+		c.open = func() (*Report, error) { return OpenReport(c.file) }
 		configs = append(configs, c)
 	}
 	return configs, nil

@@ -50,7 +50,7 @@ func message(d Digest) []byte { return []byte(signatureFormat + "\n" + d.String(
 func (t *Tree) Sign(key ed25519.PrivateKey) []byte {
 	text, err := json.Marshal(signature{
 		Format:    signatureFormat,
-		KeyID:     IDOf(key.Public().(ed25519.PublicKey)).String(),
+		KeyID:     KeyIDOf(key).String(),
 		Digest:    t.Digest.String(),
 		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, message(t.Digest))),
 	}, jsontext.WithIndent("  "))

@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/opa-gate/opa-gate/skill"
 )
@@ -55,9 +59,23 @@ type manifestYAML struct {
 type entryYAML struct {
 	Name         string       `yaml:"name"`
 	Requested    string       `yaml:"requested"`
-	SuccessCount uint64       `yaml:"success_count"`
-	FailCount    uint64       `yaml:"fail_count"`
+	SuccessCount count        `yaml:"success_count"`
+	FailCount    count        `yaml:"fail_count"`
 	Reports      []reportYAML `yaml:"reports"`
+}
+
+// A count is a whole number of 64 bits, written in digits. The YAML library
+// would take other numbers too, and one that is too large for another.
+type count uint64
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (c *count) UnmarshalYAML(node *yaml.Node) error {
+	n, err := strconv.ParseUint(node.Value, 10, 64)
+	if err != nil || node.ShortTag() != "!!int" && node.ShortTag() != "!!float" {
+		return fmt.Errorf("line %d: expected a whole number from 0 to %d, got %q", node.Line, uint64(math.MaxUint64), cut(node.Value))
+	}
+	*c = count(n)
+	return nil
 }
 
 type reportYAML struct {
@@ -154,7 +172,7 @@ func (y *entryYAML) entry(dir, folder string) (*Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Entry{Name: y.Name, Requested: tier, SuccessCount: y.SuccessCount, FailCount: y.FailCount, reports: list}
+	e := &Entry{Name: y.Name, Requested: tier, SuccessCount: uint64(y.SuccessCount), FailCount: uint64(y.FailCount), reports: list}
 	if e.Name == "" {
 		e.Name = folder
 	}

@@ -38,8 +38,8 @@ func (f *ledgerFlags) add(cmd *cobra.Command) {
 // addName adds the flag that names the ledger. Without is what is asked where no
 // ledger is named.
 func (f *ledgerFlags) addName(flags *pflag.FlagSet, without string) {
-	flags.StringVar(&f.name, "ledger", "", "the `LEDGER`: a file of SQLite, a postgres:// URL, or memory: "+
-		"(default $"+ledgerVariable+", or else "+without+")")
+	flags.StringVar(&f.name, "ledger", "", "the `LEDGER`: a file of SQLite, a postgres:// URL, or memory: for one "+
+		"that ends with the command (default $"+ledgerVariable+", or else "+without+")")
 	f.given = flags.Changed
 }
 

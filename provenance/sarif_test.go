@@ -73,6 +73,9 @@ func TestBrokenReportsAreErrors(t *testing.T) {
 		"a rule's level":      {sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"bad"}}]}}}`), "rules[0] of s: level"},
 		"a rule's score":      {sarifRuns(`{"tool":{"driver":{"name":"s"},"extensions":[{"name":"e","rules":[{"properties":{"security-severity":true}}]}]}}`), "rules[0] of e"},
 		"a hash":              {sarif(`"artifacts":[{"hashes":{"sha-256":"00"}}]`), "artifacts[0]: expected 64 hexadecimal digits"},
+		"too many runs":       {sarifRuns(`{}` + strings.Repeat(`,{}`, maxRuns)), "more than 1000 runs"},
+		"a long id":           {sarif(results(`{"ruleId":"` + strings.Repeat("/", maxRuleID+1) + `"}`)), "results[0]: the id of its rule has more than 1024 bytes"},
+		"a long id of a rule": {sarif(results(`{"rule":{"id":"` + strings.Repeat("/", maxRuleID+1) + `"}}`)), "results[0]: the id of its rule"},
 		"too deep":            {sarif(`"properties":{"x":` + deep + `}`), "nested more than 64 deep"},
 		"too long":            {sarif(`"x":"` + strings.Repeat("x", MaxReport) + `"`), "more than 32 MiB"},
 	}
@@ -172,6 +175,13 @@ func TestSeverityThatIsNotSaid(t *testing.T) {
 	run := &read(t, text).runs[0]
 	if got := run.severity(&(*run.Results)[0]); got != Critical {
 		t.Errorf("two rules with one id: got %v", got)
+	}
+	// The rule whose id a finding's has with two parts behind it, and no other.
+	text = sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"note"}},{"id":"","defaultConfiguration":{"level":"error"}},
+		{"id":"ru","defaultConfiguration":{"level":"error"}}]}},"results":[{"ruleId":"r/u/le"}]}`)
+	run = &read(t, text).runs[0]
+	if got := run.severity(&(*run.Results)[0]); got != Low {
+		t.Errorf("parts of a rule: got %v", got)
 	}
 	for _, index := range []string{"-1", "7"} { // a number that is no rule's
 		text := sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"note"}}]}},"results":[{"ruleIndex":` + index + `}]}`)

@@ -59,7 +59,7 @@ func ParseDigest(text string) (Digest, error) {
 // cut shortens a text for a message.
 func cut(text string) string {
 	if len(text) > 100 {
-		return text[:100] + "…"
+		return strings.ToValidUTF8(text[:100], "") + "…"
 	}
 	return text
 }

@@ -98,7 +98,7 @@ skills:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(skills, "pdf", SignatureFile), tree.Sign(private), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(skills, "pdf", SignatureFile), signed(t, tree, private), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ring, err := ReadKeyring(filepath.Join(dir, "keys"))

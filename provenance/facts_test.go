@@ -120,6 +120,20 @@ skills:
 		len(facts.Scans) != 2 || facts.Scans[0].State != Uncovered || facts.Scans[0].Below != 1 || facts.Scans[1].State != Current {
 		t.Errorf("got %+v, %v", facts, err)
 	}
+	// A key that is known need not be trusted, and its skills need not be anybody's.
+	known := ringOf(t, files{"release.pem": public})
+	facts, err = m.Examine(skills, "pdf", known)
+	if err != nil || !facts.Provenance.Signed || facts.Provenance.SignerTrusted || facts.Provenance.Source != skill.UnknownSource {
+		t.Errorf("got %+v, %v", facts, err)
+	}
+	// A report that does not cover it leaves it unscanned, and its findings count.
+	if err := os.WriteFile(filepath.Join(dir, "skills.yaml"), []byte("reports: [{file: reports/all.sarif}]\nskills: {docx: {requested: read_only}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	facts, err = manifestOf(t, dir).Examine(skills, "docx", ring)
+	if err != nil || facts.Provenance != (skill.Provenance{Vulnerabilities: 2}) || facts.Scans[0].State != Uncovered {
+		t.Errorf("got %+v, %v", facts, err)
+	}
 	// Without a keyring nobody is known.
 	facts, err = m.Examine(skills, "pdf", nil)
 	if err != nil || facts.Provenance.Signed || facts.Provenance.SignerTrusted || facts.Provenance.Source != skill.UnknownSource || !errors.Is(facts.Unsigned, ErrUnknownKey) {

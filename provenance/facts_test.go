@@ -98,7 +98,7 @@ skills:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(skills, "pdf", SignatureFile), tree.Sign(private), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(skills, "pdf", SignatureFile), signed(t, tree, private), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	ring, err := ReadKeyring(filepath.Join(dir, "keys"))
@@ -118,6 +118,20 @@ skills:
 	facts, err = m.Examine(skills, "docx", ring)
 	if err != nil || facts.Provenance != (skill.Provenance{Scanned: true, Vulnerabilities: 2}) || !errors.Is(facts.Unsigned, ErrNoSignature) ||
 		len(facts.Scans) != 2 || facts.Scans[0].State != Uncovered || facts.Scans[0].Below != 1 || facts.Scans[1].State != Current {
+		t.Errorf("got %+v, %v", facts, err)
+	}
+	// A key that is known need not be trusted, and its skills need not be anybody's.
+	known := ringOf(t, files{"release.pem": public})
+	facts, err = m.Examine(skills, "pdf", known)
+	if err != nil || !facts.Provenance.Signed || facts.Provenance.SignerTrusted || facts.Provenance.Source != skill.UnknownSource {
+		t.Errorf("got %+v, %v", facts, err)
+	}
+	// A report that does not cover it leaves it unscanned, and its findings count.
+	if err := os.WriteFile(filepath.Join(dir, "skills.yaml"), []byte("reports: [{file: reports/all.sarif}]\nskills: {docx: {requested: read_only}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	facts, err = manifestOf(t, dir).Examine(skills, "docx", ring)
+	if err != nil || facts.Provenance != (skill.Provenance{Vulnerabilities: 2}) || facts.Scans[0].State != Uncovered {
 		t.Errorf("got %+v, %v", facts, err)
 	}
 	// Without a keyring nobody is known.

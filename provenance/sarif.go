@@ -16,6 +16,8 @@ import (
 const (
 	MaxReport      = 32 << 20 // bytes
 	maxReportDepth = 64       // arrays and objects within each other
+	maxRuns        = 1000     // runs of scanners
+	maxRuleID      = 1024     // bytes of a rule's id
 )
 
 // ErrReport is wrapped by the errors of [ReadReport]: what is wrong with a
@@ -48,6 +50,10 @@ type run struct {
 	Artifacts          []artifact                  `json:"artifacts"`
 	OriginalURIBaseIDs map[string]artifactLocation `json:"originalUriBaseIds"`
 	ExternalFiles      jsontext.Value              `json:"externalPropertyFileReferences"`
+
+	// Made by index.
+	components []component // the driver, and then the extensions
+	grades     map[string]grade
 }
 
 type component struct {
@@ -135,6 +141,8 @@ func ReadReport(in io.Reader) (*Report, error) {
 		return nil, fmt.Errorf("%w: expected SARIF with the version \"2.1.0\", got %q", ErrReport, cut(log.Version))
 	case len(log.Runs) == 0:
 		return nil, fmt.Errorf("%w: it has no runs", ErrReport)
+	case len(log.Runs) > maxRuns:
+		return nil, fmt.Errorf("%w: it has more than %d runs", ErrReport, maxRuns)
 	case len(log.InlineExternalProperties) > 0:
 		return nil, fmt.Errorf("%w: it has inlineExternalProperties; have the scanner write everything into its run", ErrReport)
 	}
@@ -142,6 +150,7 @@ func ReadReport(in io.Reader) (*Report, error) {
 		if err := log.Runs[i].check(); err != nil {
 			return nil, fmt.Errorf("%w: runs[%d]: %w", ErrReport, i, err)
 		}
+		log.Runs[i].index()
 	}
 	return &Report{runs: log.Runs}, nil
 }
@@ -221,6 +230,9 @@ var (
 )
 
 func (r *result) check() error {
+	if len(r.RuleID) > maxRuleID || r.Rule != nil && len(r.Rule.ID) > maxRuleID {
+		return fmt.Errorf("the id of its rule has more than %d bytes", maxRuleID)
+	}
 	if err := oneOf("kind", r.Kind, kinds); err != nil {
 		return err
 	}

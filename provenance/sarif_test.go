@@ -42,12 +42,12 @@ func TestBrokenReportsAreErrors(t *testing.T) {
 		"blank":               {" \n", "it is empty"},
 		"no JSON":             {"no", "invalid"},
 		"cut off":             {sarif(results())[:60], "EOF"},
-		"something behind":    {sarif(results()) + "{}", "after top-level value"},
+		"something behind":    {sarif(results()) + "{}", "top-level"},
 		"null":                {"null", "version"},
-		"a list":              {"[]", "cannot unmarshal"},
+		"a list":              {"[]", "unmarshal"},
 		"no version":          {`{"runs":[{}]}`, `version "2.1.0", got ""`},
 		"old version":         {strings.Replace(sarif(results()), "2.1.0", "2.0.0", 1), `got "2.0.0"`},
-		"version as number":   {strings.Replace(sarif(results()), `"2.1.0"`, "2.1", 1), "cannot unmarshal"},
+		"version as number":   {strings.Replace(sarif(results()), `"2.1.0"`, "2.1", 1), "unmarshal"},
 		"no runs":             {sarifRuns(), "it has no runs"},
 		"runs null":           {`{"version":"2.1.0","runs":null}`, "it has no runs"},
 		"in capitals":         {strings.Replace(sarif(results()), `"runs"`, `"Runs"`, 1), "it has no runs"},
@@ -57,10 +57,10 @@ func TestBrokenReportsAreErrors(t *testing.T) {
 		"no tool":             {sarifRuns(`{"results":[]}`), "runs[0]: expected the scanner's name"},
 		"second run":          {sarifRuns(`{"tool":{"driver":{"name":"s"}}}`, `{}`), "runs[1]: expected the scanner's name"},
 		"no success":          {sarifRuns(`{"tool":{"driver":{"name":"s"}},"invocations":[{"exitCode":0}],"results":[]}`), "expected executionSuccessful"},
-		"success as text":     {sarifRuns(`{"tool":{"driver":{"name":"s"}},"invocations":[{"executionSuccessful":"true"}],"results":[]}`), "cannot unmarshal"},
+		"success as text":     {sarifRuns(`{"tool":{"driver":{"name":"s"}},"invocations":[{"executionSuccessful":"true"}],"results":[]}`), "unmarshal"},
 		"results elsewhere":   {sarif(`"externalPropertyFileReferences":{"results":[{"location":{"uri":"r.sarif"}}]}`), "in other files"},
 		"results inline":      {`{"version":"2.1.0","inlineExternalProperties":[{}],` + sarif(results())[len(`{"version":"2.1.0",`):], "inlineExternalProperties"},
-		"results an object":   {sarif(`"results":{}`), "cannot unmarshal"},
+		"results an object":   {sarif(`"results":{}`), "unmarshal"},
 		"a level that's none": {sarif(results(`{"level":"fatal"}`)), `results[0]: level: expected error, warning, note or none, got "fatal"`},
 		"a kind that's none":  {sarif(results(`{},{"kind":"fine"}`)), `results[1]: kind: expected fail, open, review, pass, notApplicable, informational, got "fine"`},
 		"a state that's none": {sarif(results(`{"baselineState":"gone"}`)), "baselineState: expected"},
@@ -73,6 +73,9 @@ func TestBrokenReportsAreErrors(t *testing.T) {
 		"a rule's level":      {sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"bad"}}]}}}`), "rules[0] of s: level"},
 		"a rule's score":      {sarifRuns(`{"tool":{"driver":{"name":"s"},"extensions":[{"name":"e","rules":[{"properties":{"security-severity":true}}]}]}}`), "rules[0] of e"},
 		"a hash":              {sarif(`"artifacts":[{"hashes":{"sha-256":"00"}}]`), "artifacts[0]: expected 64 hexadecimal digits"},
+		"too many runs":       {sarifRuns(`{}` + strings.Repeat(`,{}`, maxRuns)), "more than 1000 runs"},
+		"a long id":           {sarif(results(`{"ruleId":"` + strings.Repeat("/", maxRuleID+1) + `"}`)), "results[0]: the id of its rule has more than 1024 bytes"},
+		"a long id of a rule": {sarif(results(`{"rule":{"id":"` + strings.Repeat("/", maxRuleID+1) + `"}}`)), "results[0]: the id of its rule"},
 		"too deep":            {sarif(`"properties":{"x":` + deep + `}`), "nested more than 64 deep"},
 		"too long":            {sarif(`"x":"` + strings.Repeat("x", MaxReport) + `"`), "more than 32 MiB"},
 	}
@@ -172,6 +175,13 @@ func TestSeverityThatIsNotSaid(t *testing.T) {
 	run := &read(t, text).runs[0]
 	if got := run.severity(&(*run.Results)[0]); got != Critical {
 		t.Errorf("two rules with one id: got %v", got)
+	}
+	// The rule whose id a finding's has with two parts behind it, and no other.
+	text = sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"note"}},{"id":"","defaultConfiguration":{"level":"error"}},
+		{"id":"ru","defaultConfiguration":{"level":"error"}}]}},"results":[{"ruleId":"r/u/le"}]}`)
+	run = &read(t, text).runs[0]
+	if got := run.severity(&(*run.Results)[0]); got != Low {
+		t.Errorf("parts of a rule: got %v", got)
 	}
 	for _, index := range []string{"-1", "7"} { // a number that is no rule's
 		text := sarifRuns(`{"tool":{"driver":{"name":"s","rules":[{"id":"r","defaultConfiguration":{"level":"note"}}]}},"results":[{"ruleIndex":` + index + `}]}`)

@@ -95,13 +95,11 @@ func (r *run) severity(f *result) Severity {
 		return NoSeverity
 	}
 	score, _ := f.Properties.severity() // check has seen to errors
+	of := r.ruleOf(f)
+	score = max(score, of.score)
 	level := f.Level
-	for _, rule := range r.rulesOf(f) {
-		s, _ := rule.Properties.severity()
-		score = max(score, s)
-		if f.Level == "" {
-			level = worse(level, rule.DefaultConfiguration.Level)
-		}
+	if level == "" {
+		level = of.level
 	}
 	if f.Level == "" && r.overrides() { // the level is somewhere that is not read here
 		return NoSeverity
@@ -136,17 +134,45 @@ func (r *run) overrides() bool {
 	return false
 }
 
-// rulesOf returns the rules that a finding may be of: the one that it points
-// at, or else all with its id.
-func (r *run) rulesOf(f *result) []*rule {
-	components := append([]component{r.Tool.Driver}, r.Tool.Extensions...)
-	id, index, of := f.RuleID, f.RuleIndex, 0
+// A grade is how bad rules say that their findings are.
+type grade struct {
+	level string
+	score Severity
+}
+
+// grade is what one rule says.
+func (r *rule) grade() grade {
+	score, _ := r.Properties.severity()
+	return grade{r.DefaultConfiguration.Level, score}
+}
+
+// index collects what the run's rules say by their ids: of several with one id
+// the worst.
+func (r *run) index() {
+	r.components = append([]component{r.Tool.Driver}, r.Tool.Extensions...)
+	r.grades = make(map[string]grade)
+	for _, c := range r.components {
+		for i := range c.Rules {
+			id, g := c.Rules[i].ID, c.Rules[i].grade()
+			old := r.grades[id]
+			r.grades[id] = grade{worse(old.level, g.level), max(old.score, g.score)}
+		}
+	}
+}
+
+// maxParts bounds the parts of a rule's id that are looked at.
+const maxParts = 16
+
+// ruleOf returns what the rule of a finding says: the one that it points at by
+// number, or else all with its id.
+func (r *run) ruleOf(f *result) grade {
+	id, number, of := f.RuleID, f.RuleIndex, 0
 	if ref := f.Rule; ref != nil {
 		if ref.ID != "" {
 			id = ref.ID
 		}
 		if ref.Index != nil {
-			index = ref.Index
+			number = ref.Index
 		}
 		if c := ref.ToolComponent; c != nil {
 			if of = -1; c.Index != nil { // of -1: which one is not said by number
@@ -154,17 +180,17 @@ func (r *run) rulesOf(f *result) []*rule {
 			}
 		}
 	}
-	if index != nil && of >= 0 && of < len(components) && *index >= 0 && *index < len(components[of].Rules) {
-		return []*rule{&components[of].Rules[*index]}
+	if number != nil && of >= 0 && of < len(r.components) && *number >= 0 && *number < len(r.components[of].Rules) {
+		return r.components[of].Rules[*number].grade()
 	}
-	var found []*rule
-	for _, c := range components {
-		for i := range c.Rules {
-			// The id of a result can be that of its rule with parts behind it.
-			if c.Rules[i].ID != "" && (id == c.Rules[i].ID || strings.HasPrefix(id, c.Rules[i].ID+"/")) {
-				found = append(found, &c.Rules[i])
-			}
+	var found grade
+	for range maxParts { // the id of a finding can be that of its rule with parts behind it
+		if id == "" {
+			break
 		}
+		g := r.grades[id]
+		found = grade{worse(found.level, g.level), max(found.score, g.score)}
+		id = id[:max(strings.LastIndexByte(id, '/'), 0)]
 	}
 	return found
 }

@@ -1,6 +1,7 @@
 package provenance
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/subtle"
 	"encoding/base64"
@@ -46,18 +47,31 @@ type signature struct {
 // two digests share one.
 func message(d Digest) []byte { return []byte(signatureFormat + "\n" + d.String() + "\n") }
 
-// Sign returns what goes into [SignatureFile] for the tree.
-func (t *Tree) Sign(key ed25519.PrivateKey) []byte {
-	text, err := json.Marshal(signature{
-		Format:    signatureFormat,
-		KeyID:     KeyIDOf(key).String(),
-		Digest:    t.Digest.String(),
-		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, message(t.Digest))),
-	}, jsontext.WithIndent("  "))
+// encode writes the one text that says s.
+func (s *signature) encode() []byte {
+	text, err := json.Marshal(s, jsontext.WithIndent("  "))
 	if err != nil { // four texts
 		panic(err)
 	}
 	return append(text, '\n')
+}
+
+// Sign returns what goes into [SignatureFile] for the tree. The error wraps
+// ErrSignatureFile: what is in that place is one of the skill's files, and would
+// be lost.
+func (t *Tree) Sign(key ed25519.PrivateKey) ([]byte, error) {
+	if t.Signature != nil {
+		if _, err := parseSignature(t.Signature); err != nil {
+			return nil, fmt.Errorf("%w; remove the file to sign the others", err)
+		}
+	}
+	s := signature{
+		Format:    signatureFormat,
+		KeyID:     KeyIDOf(key).String(),
+		Digest:    t.Digest.String(),
+		Signature: base64.StdEncoding.EncodeToString(ed25519.Sign(key, message(t.Digest))),
+	}
+	return s.encode(), nil
 }
 
 // Verify returns the key of the ring that signed the tree. Its errors wrap
@@ -67,46 +81,59 @@ func (r *Keyring) Verify(t *Tree) (*Key, error) {
 	if t.Signature == nil {
 		return nil, fmt.Errorf("%w: the folder has no %s", ErrNoSignature, SignatureFile)
 	}
-	s, id, signed, err := parseSignature(t.Signature)
+	s, err := parseSignature(t.Signature)
 	if err != nil {
 		return nil, err
 	}
-	key := r.byID[id]
+	key := r.byID[s.key]
 	switch {
 	case key == nil:
-		return nil, fmt.Errorf("%w: %s", ErrUnknownKey, id)
-	case subtle.ConstantTimeCompare(signed[:], t.Digest[:]) != 1:
-		return nil, fmt.Errorf("%w: it is for %s, and they are %s", ErrOtherFiles, signed, t.Digest)
-	case !ed25519.Verify(key.Public, message(t.Digest), s):
+		return nil, fmt.Errorf("%w: %s", ErrUnknownKey, s.key)
+	case subtle.ConstantTimeCompare(s.digest[:], t.Digest[:]) != 1:
+		return nil, fmt.Errorf("%w: it is for %s, and they are %s", ErrOtherFiles, s.digest, t.Digest)
+	case !ed25519.Verify(key.Public, message(t.Digest), s.signature):
 		return nil, fmt.Errorf("%w: %s", ErrBadSignature, key.Name)
 	}
 	return key, nil
 }
 
-func parseSignature(text []byte) (sig []byte, id KeyID, signed Digest, err error) {
-	fail := func(why string, args ...any) ([]byte, KeyID, Digest, error) {
-		return nil, KeyID{}, Digest{}, fmt.Errorf("%w: "+why, append([]any{ErrSignatureFile}, args...)...)
+// A claim is what a signature says, nothing of which is known to be true.
+type claim struct {
+	key       KeyID
+	digest    Digest
+	signature []byte
+}
+
+// parseSignature reads what Sign writes, and nothing else. Its errors wrap
+// ErrSignatureFile.
+func parseSignature(text []byte) (*claim, error) {
+	fail := func(why string, args ...any) (*claim, error) {
+		return nil, fmt.Errorf("%w: %s: "+why, append([]any{ErrSignatureFile, SignatureFile}, args...)...)
 	}
 	if len(text) > maxSignature {
-		return fail("%s has more than %d bytes", SignatureFile, maxSignature)
+		return fail("it has more than %d bytes", maxSignature)
 	}
 	var s signature
 	if err := json.Unmarshal(text, &s, json.RejectUnknownMembers(true)); err != nil {
-		return fail("%s is not what skill sign writes: %w", SignatureFile, err)
+		return fail("it is not what skill sign writes: %w", err)
 	}
 	if s.Format != signatureFormat {
-		return fail("%s: expected the format %q, got %q", SignatureFile, signatureFormat, cut(s.Format))
+		return fail("expected the format %q, got %q", signatureFormat, cut(s.Format))
 	}
 	key, err := ParseDigest(s.KeyID)
 	if err != nil {
-		return fail("%s: key_id: %w", SignatureFile, err)
+		return fail("key_id: %w", err)
 	}
-	if signed, err = ParseDigest(s.Digest); err != nil {
-		return fail("%s: digest: %w", SignatureFile, err)
+	digest, err := ParseDigest(s.Digest)
+	if err != nil {
+		return fail("digest: %w", err)
 	}
-	sig, err = base64.StdEncoding.Strict().DecodeString(s.Signature)
-	if err != nil || len(sig) != ed25519.SignatureSize || base64.StdEncoding.EncodeToString(sig) != s.Signature {
-		return fail("%s: signature: expected %d bytes in base64", SignatureFile, ed25519.SignatureSize)
+	sig, err := base64.StdEncoding.Strict().DecodeString(s.Signature)
+	if err != nil || len(sig) != ed25519.SignatureSize {
+		return fail("signature: expected %d bytes in base64", ed25519.SignatureSize)
 	}
-	return sig, KeyID(key), signed, nil
+	if !bytes.Equal(s.encode(), text) { // no room for anything else, not even in blanks
+		return fail("it says the same as what skill sign writes, in another way")
+	}
+	return &claim{KeyID(key), digest, sig}, nil
 }

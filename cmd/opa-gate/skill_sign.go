@@ -27,7 +27,7 @@ func oneSkill(cmd *cobra.Command, args []string) error {
 
 // whatADigestIs is what help says of digests.
 const whatADigestIs = `A digest names the skill's files, all of them and wherever they are: their paths
-and contents, but for SIGNATURE.json in the folder itself. It is the SHA-256 of a
+and contents, but for a signature in SIGNATURE.json. It is the SHA-256 of a
 line "opa-gate skill tree 1" and what sha256sum prints of the files, sorted by
 path. Symbolic links, devices and names with control characters are refused, and
 so are more than 10,000 files or 256 MiB.`
@@ -95,8 +95,12 @@ only its owner may use or in an environment variable. What it signs is a line
 			if err != nil {
 				return err
 			}
+			signature, err := tree.Sign(private)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
 			file := filepath.Join(args[0], provenance.SignatureFile)
-			if err := writeWhole(file, tree.Sign(private)); err != nil {
+			if err := writeWhole(file, signature); err != nil {
 				return fmt.Errorf("%s was not written: %w", file, err)
 			}
 			id := provenance.KeyIDOf(private)

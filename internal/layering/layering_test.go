@@ -16,6 +16,7 @@ var allowed = map[string][]string{
 	"capability": {},
 	"skill":      {},
 	"policies":   {},
+	"provenance": {"skill"},
 	"wire":       {"capability", "skill", "policies"},
 	"fixtures":   {"capability", "skill", "policies", "wire"},
 	"evaluator":  {"capability", "skill", "policies", "wire"},

@@ -147,7 +147,7 @@ func (im *importing) take(text []byte, last bool) {
 	var b record
 	err := strict(text, &b)
 	if err == nil {
-		b.ImportedBy = im.importer
+		b.ImportedBy, b.DecidedAt = im.importer, b.DecidedAt.UTC()
 		if b.DecidedAt.IsZero() {
 			err = errors.New("decided_at is missing")
 		} else {
@@ -158,7 +158,7 @@ func (im *importing) take(text []byte, last bool) {
 		im.refuse(line, "it is foreign: expected an entry of a ledger, or a record about a skill: "+err.Error())
 		return
 	}
-	im.batch = append(im.batch, func(tx *Tx) error { return im.record(tx, &b) })
+	im.batch = append(im.batch, func(tx *Tx) error { return im.record(tx, line, &b) })
 }
 
 func (im *importing) entry(tx *Tx, line int, e *Entry) error {
@@ -178,6 +178,15 @@ func (im *importing) entry(tx *Tx, line int, e *Entry) error {
 		im.refuse(line, fmt.Sprintf("it is foreign: after entry %d of this ledger, %s", tx.end.seq, problem))
 		return nil
 	}
+	e.At = e.At.UTC()
+	err := e.check()
+	if body, bad := compact(e.Body); err == nil && (bad != nil || !bytes.Equal(body, e.Body)) {
+		err = fmt.Errorf("%w: expected a compact body", ErrInvalid)
+	}
+	if err != nil {
+		im.refuse(line, "it is foreign: "+err.Error())
+		return nil
+	}
 	if err := tx.put(*e); err != nil {
 		return err
 	}
@@ -185,8 +194,10 @@ func (im *importing) entry(tx *Tx, line int, e *Entry) error {
 	return nil
 }
 
-// record appends a record about a skill, unless this very one is there.
-func (im *importing) record(tx *Tx, b *record) error {
+// record appends a record about a skill, unless this very one is there. One that is
+// older than the last about its fingerprint is refused: the last one counts, and a
+// decision of today is not undone by one of last year.
+func (im *importing) record(tx *Tx, line int, b *record) error {
 	known, err := tx.Subject(rulingSubject(b.Fingerprint))
 	if err != nil {
 		return err
@@ -198,6 +209,16 @@ func (im *importing) record(tx *Tx, b *record) error {
 		}
 		if k.record() == b.record() {
 			im.out.Present++
+			return nil
+		}
+	}
+	if n := len(known); n > 0 {
+		var last record
+		if err := known[n-1].read(&last); err != nil {
+			return err
+		}
+		if b.DecidedAt.Before(last.DecidedAt) {
+			im.refuse(line, fmt.Sprintf("it is older than what entry %d says about the same fingerprint", known[n-1].Seq))
 			return nil
 		}
 	}

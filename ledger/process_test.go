@@ -1,0 +1,3 @@
+package ledger
+
+var childTasks = map[string]func(args []string) error{}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -249,8 +250,8 @@ var scenes = map[string]func(w *world){
 		w.waits(e, nil)
 	},
 	"an approval withdrawn": func(w *world) {
-		for arguments, d := range map[string]Decision{`{"a":1}`: once, `{"a":2}`: session} {
-			e := escalation("t", arguments, egress)
+		for i, d := range []Decision{once, session} {
+			e := escalation("t", fmt.Sprintf(`{"a":%d}`, i), egress)
 			id := w.waits(e, nil)
 			w.decide(id, d)
 			if p, err := w.l.Withdraw(context.Background(), "bob", id, "after all"); err != nil || p.State != Withdrawn {

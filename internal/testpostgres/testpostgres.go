@@ -38,6 +38,7 @@ type Server struct {
 	programs string // the directory of initdb and postgres
 	dir      string
 	port     int
+	hasty    bool                // what is committed outlasts its processes, but not the machine
 	user     *syscall.Credential // nil: whoever runs the test
 
 	process *exec.Cmd // nil: stopped
@@ -61,6 +62,7 @@ func Database(t testing.TB) string {
 	defer shared.mu.Unlock()
 	if shared.server == nil {
 		shared.server = newServer(t)
+		shared.server.hasty = true
 		shared.server.Start(t)
 	}
 	return shared.server.Database(t)
@@ -160,6 +162,9 @@ func (s *Server) Start(t testing.TB) {
 	cmd := s.command("postgres", "-D", filepath.Join(s.dir, "data"), "-p", strconv.Itoa(s.port),
 		"-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=", "-c", "max_connections=400",
 		"-c", "shared_buffers=64MB", "-c", "log_min_messages=fatal")
+	if s.hasty {
+		cmd.Args = append(cmd.Args, "-c", "fsync=off", "-c", "full_page_writes=off")
+	}
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT // a test that crashes leaves nothing running
 	s.log.Reset()
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log

@@ -3,11 +3,13 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Export writes every entry as one line of JSON, oldest first, and returns how
@@ -65,31 +67,12 @@ func (l *Ledger) Import(ctx context.Context, importer string, from io.Reader) (*
 		return nil, err
 	}
 	im := &importing{l: l, importer: importer}
-	r := bufio.NewReaderSize(from, 64<<10)
-	for {
-		line, err := readLine(r)
-		im.line++
-		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return &im.out, im.flush(ctx)
-		case errors.Is(err, errLongLine):
-			im.refuse(im.line, fmt.Sprintf("it is longer than %d bytes", maxLine))
-		case err != nil && !errors.Is(err, io.EOF):
-			return &im.out, errors.Join(im.flush(ctx), err)
-		case len(bytes.TrimSpace(line)) > 0:
-			im.take(line, errors.Is(err, io.EOF))
-		}
-		if len(im.batch) >= 500 {
-			if err := im.flush(ctx); err != nil {
-				return &im.out, err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return &im.out, im.flush(ctx)
-		}
-	}
+	err := im.read(ctx, from)
+	slices.SortStableFunc(im.out.Refused, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
+	return &im.out, err
 }
 
+// read takes every line, and does what it read a batch at a time.
 var errLongLine = errors.New("the line is too long")
 
 // readLine returns the next line; what is too long is read past.
@@ -118,7 +101,35 @@ type importing struct {
 	importer string
 	line     int
 	batch    []func(tx *Tx) error
+	size     int // bytes of the lines in batch, and of those refused since
 	out      Import
+}
+
+func (im *importing) read(ctx context.Context, from io.Reader) error {
+	r := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := readLine(r)
+		im.line++
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return im.flush(ctx)
+		case errors.Is(err, errLongLine):
+			im.refuse(im.line, fmt.Sprintf("it is longer than %d bytes", maxLine))
+		case err != nil && !errors.Is(err, io.EOF):
+			return errors.Join(im.flush(ctx), err)
+		case len(bytes.TrimSpace(line)) > 0:
+			im.take(line, errors.Is(err, io.EOF))
+		}
+		im.size += len(line)
+		if len(im.batch) >= 500 || im.size >= maxLine {
+			if err := im.flush(ctx); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return im.flush(ctx)
+		}
+	}
 }
 
 func (im *importing) refuse(line int, problem string) {
@@ -232,6 +243,7 @@ func (im *importing) record(tx *Tx, line int, b *record) error {
 // flush does what was read, in one transaction.
 func (im *importing) flush(ctx context.Context) error {
 	if len(im.batch) == 0 {
+		im.size = 0
 		return nil
 	}
 	before := im.out
@@ -246,6 +258,7 @@ func (im *importing) flush(ctx context.Context) error {
 	if err != nil {
 		im.out = before
 	}
-	im.batch = im.batch[:0]
+	clear(im.batch) // they hold their lines
+	im.batch, im.size = im.batch[:0], 0
 	return err
 }

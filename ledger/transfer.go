@@ -72,7 +72,6 @@ func (l *Ledger) Import(ctx context.Context, importer string, from io.Reader) (*
 	return &im.out, err
 }
 
-// read takes every line, and does what it read a batch at a time.
 var errLongLine = errors.New("the line is too long")
 
 // readLine returns the next line; what is too long is read past.
@@ -105,6 +104,7 @@ type importing struct {
 	out      Import
 }
 
+// read takes every line, and does what it read a batch at a time.
 func (im *importing) read(ctx context.Context, from io.Reader) error {
 	r := bufio.NewReaderSize(from, 64<<10)
 	for {

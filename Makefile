@@ -3,7 +3,7 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint exhaustive fuzz bench bench-serve microbench generate
+.PHONY: all build test race lint exhaustive fuzz bench bench-serve bench-ledger microbench generate
 
 all: lint test
 
@@ -42,6 +42,11 @@ bench:
 # opa-gate serve beside stock OPA, over HTTP, measured in one run.
 bench-serve:
 	$(GO) run ./internal/servebench
+
+# The ledger: a lookup among a million records, and the records a second on SQLite
+# and on a PostgreSQL that it starts.
+bench-ledger:
+	$(GO) test -run '^$$' -bench . -benchmem ./ledger
 
 # Go's own benchmarks of the parts.
 microbench:

@@ -6,6 +6,7 @@ import (
 	"encoding/base32"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ type Admission struct {
 // ledger is not touched. An approval that covers the call satisfies steps 2 and 3
 // of the decision, and one that is for once is used up by it, whoever else asks at
 // the same moment. A rejection of exactly this call denies it for as long as it
-// lasts. Otherwise the escalation is filed, unless it waits already.
+// lasts, unless an approval was given later. Otherwise the escalation is filed, unless it waits already.
 //
 // On an error the outcome is still the escalation. Errors match ErrInvalid for a
 // call that cannot be approved, ErrTooMany, or are those of a store.
@@ -78,72 +79,97 @@ type settling struct {
 	wrote                    bool
 }
 
+// settle goes by the last word of a person: a rejection of exactly this call
+// counts until it ends or an approval is given after it.
 func (s *settling) settle() error {
 	s.out = Admission{Outcome: s.e.Outcome}
-	if s.e.Token != "" {
-		if ok, err := s.try(s.e.Token); ok || err != nil {
-			return err
-		}
-	}
-	granted, err := s.tx.Subject(s.toolSubject)
+	exact, err := s.tx.Subject(s.callSubject)
 	if err != nil {
 		return err
 	}
-	for i := len(granted) - 1; i >= 0; i-- {
-		var r ruling
-		if granted[i].Kind != kindDecided {
-			continue
-		}
-		if err := granted[i].read(&r); err != nil {
-			return err
-		}
-		if ok, err := s.try(r.Token); ok || err != nil {
-			return err
-		}
-	}
-	return s.exact()
-}
-
-// exact looks at what was said about exactly this call, the last filing first.
-func (s *settling) exact() error {
-	entries, err := s.tx.Subject(s.callSubject)
+	last, err := s.last(exact)
 	if err != nil {
 		return err
 	}
-	var last *Pending
-	for i := len(entries) - 1; i >= 0 && last == nil; i-- {
-		if entries[i].Kind != kindFiled {
-			continue
-		}
-		all, err := s.tx.w.ref(s.tx.ctx, entries[i].Ref)
-		if err != nil {
-			return err
-		}
-		if last, err = pendingOf(all, s.tx.Now()); err != nil {
-			return err
+	missing, now := s.e.Outcome.Missing, s.tx.Now()
+	var no *Pending
+	if last != nil && last.State == Rejected && now.Before(last.Decision.Expires) && missing.SubsetOf(capability.Set(last.MissingMask)) {
+		no = last
+	}
+	var rejection Entry // the zero Entry is before all others
+	for i := range exact {
+		if no != nil && exact[i].Kind == kindDecided && exact[i].Ref == no.ID {
+			rejection = exact[i]
+			break // the first one won
 		}
 	}
-	if last == nil {
-		return s.file()
+	if ok, err := s.approved(exact, &rejection); ok || err != nil {
+		return err
 	}
-	missing := s.e.Outcome.Missing
 	switch {
-	case last.State == Waiting && missing == capability.Set(last.MissingMask):
+	case no != nil:
+		s.out.Outcome = rejected(s.e, no)
+		return nil
+	case last != nil && last.State == Waiting && missing == capability.Set(last.MissingMask):
 		s.out.Pending = last
 		return nil
-	case last.State == Waiting: // what is missing has changed since
+	case last != nil && last.State == Waiting: // what is missing has changed since
 		if err := s.withdraw(last.ID, "the same call was filed again with something else missing"); err != nil {
-			return err
-		}
-	case last.State == Rejected && s.tx.Now().Before(last.Decision.Expires) && missing.SubsetOf(capability.Set(last.MissingMask)):
-		s.out.Outcome = rejected(s.e, last)
-		return nil
-	case last.Decision != nil && last.Decision.Token != "":
-		if ok, err := s.try(last.Decision.Token); ok || err != nil {
 			return err
 		}
 	}
 	return s.file()
+}
+
+// last is the last filing of exactly this call; nil if there is none.
+func (s *settling) last(exact []Entry) (*Pending, error) {
+	for i := range slices.Backward(exact) {
+		if exact[i].Kind == kindFiled {
+			all, err := s.tx.w.ref(s.tx.ctx, exact[i].Ref)
+			if err != nil {
+				return nil, err
+			}
+			return pendingOf(all, s.tx.Now())
+		}
+	}
+	return nil, nil
+}
+
+// approved tries every approval there is: the one that came with the call, those
+// for its session, and those of exactly this call, the newest of each first. Those
+// given before a rejection do not count.
+func (s *settling) approved(exact []Entry, rejection *Entry) (bool, error) {
+	if s.e.Token != "" {
+		if ok, err := s.try(s.e.Token, rejection.At); ok || err != nil {
+			return ok, err
+		}
+	}
+	session, err := s.tx.Subject(s.toolSubject)
+	if err != nil {
+		return false, err
+	}
+	for _, about := range [][]Entry{session, exact} {
+		newest := true
+		for i := range slices.Backward(about) {
+			if about[i].Kind != kindDecided || about[i].Seq <= rejection.Seq {
+				continue
+			}
+			var r ruling
+			if err := about[i].read(&r); err != nil {
+				return false, err
+			}
+			// Of the old ones, those that are plainly over need no signature read.
+			over := !s.tx.Now().Before(r.Expires) || spent(&Approval{ID: about[i].Ref, Scope: r.Scope}, about) != nil
+			if !r.Approved || over && !newest {
+				continue
+			}
+			newest = false
+			if ok, err := s.try(r.Token, time.Time{}); ok || err != nil {
+				return ok, err
+			}
+		}
+	}
+	return false, nil
 }
 
 func rejected(e *Escalation, p *Pending) capability.Outcome {
@@ -159,11 +185,15 @@ func rejected(e *Escalation, p *Pending) capability.Outcome {
 	return o
 }
 
-// try has an approval let the call pass, if it covers it.
-func (s *settling) try(token string) (bool, error) {
+// try has an approval let the call pass, if it covers it and was given after
+// a time, to the second.
+func (s *settling) try(token string, after time.Time) (bool, error) {
 	a, err := s.l.keys.Read(token)
 	if err == nil {
 		err = a.Covers(&s.e.Call, s.e.Outcome.Missing, s.tx.Now())
+	}
+	if err == nil && !a.At.After(after.Truncate(time.Second)) {
+		err = fmt.Errorf("%w: exactly this call was rejected since", ErrWithdrawn)
 	}
 	if err == nil {
 		var about []Entry

@@ -124,7 +124,7 @@ func (k *Keyring) sign(a *Approval) (string, error) {
 // ErrUnknownKey or ErrSignature.
 func (k *Keyring) Read(token string) (*Approval, error) {
 	parts := strings.Split(token, ".")
-	if len(token) > maxToken || len(parts) != 3 {
+	if len(token) > maxToken || len(parts) != 3 || strings.ContainsAny(token, "\r\n") { // which base64 would pass over
 		return nil, fmt.Errorf("%w: expected three parts with dots between, as in a JSON Web Signature", ErrMalformed)
 	}
 	var raw [3][]byte

@@ -71,11 +71,8 @@ func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) 
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			return nil, err
 		}
-		if err != nil {
-			a.Broken = &Fault{before.seq + 1, err.Error()}
-			return a, nil
-		}
-		for i := range entries {
+		damage := err
+		for i := range entries { // those before the damage
 			e := &entries[i]
 			if problem := follows(before, e); problem != "" {
 				a.Broken = &Fault{before.seq + 1, problem}
@@ -91,6 +88,10 @@ func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) 
 			before = head{e.Seq, e.Hash, e.At}
 			a.Entries, a.Head = e.Seq, Mark{e.Seq, e.Hash}
 		}
+		if damage != nil {
+			a.Broken = &Fault{before.seq + 1, damage.Error()}
+			return a, nil
+		}
 		if each != nil {
 			each(a.Entries)
 		}
@@ -104,7 +105,7 @@ func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) 
 	if err != nil && !errors.Is(err, ErrDamaged) {
 		return nil, err
 	}
-	if err != nil || end.seq < before.seq || end.seq == before.seq && end.hash != before.hash {
+	if err != nil || end.seq < before.seq || end.seq == before.seq && (end.hash != before.hash || !end.at.Equal(before.at)) {
 		a.Broken = &Fault{before.seq, "it is the last entry, and the ledger's head is another one"}
 		return a, nil
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -9,6 +10,7 @@ import (
 	"math"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // database is a store in SQL. SQLite and PostgreSQL differ in how they are opened
@@ -106,21 +108,24 @@ type rows struct {
 	}
 }
 
-const selectEntries = "SELECT seq, at, kind, subject, ref, body, prev, hash FROM entries "
+const selectEntries = "SELECT seq, at, kind, about, subject, ref, body, prev, hash FROM entries "
 
 func (r rows) entries(ctx context.Context, query string, args ...any) ([]Entry, error) {
 	var es []Entry
 	err := r.each(ctx, selectEntries+query, args, func(scan func(...any) error) error {
 		var e Entry
 		var at int64
-		var subject, prev, hash sql.RawBytes
-		if err := scan(&e.Seq, &at, &e.Kind, &subject, &e.Ref, (*[]byte)(&e.Body), &prev, &hash); err != nil {
+		var sum, subject, prev, hash sql.RawBytes
+		if err := scan(&e.Seq, &at, &e.Kind, &sum, &subject, &e.Ref, (*[]byte)(&e.Body), &prev, &hash); err != nil {
 			return err
 		}
 		if len(prev) != len(e.Prev) || len(hash) != len(e.Hash) {
 			return fmt.Errorf("%w: entry %d has no hashes", ErrDamaged, e.Seq)
 		}
 		e.At, e.Subject = time.Unix(0, at).UTC(), string(subject)
+		if !bytes.Equal(sum, about(e.Subject)) { // the hash of the entry says nothing of it
+			return fmt.Errorf("%w: entry %d is filed under another subject than its own", ErrDamaged, e.Seq)
+		}
 		copy(e.Prev[:], prev)
 		copy(e.Hash[:], hash)
 		es = append(es, e)
@@ -192,6 +197,9 @@ func (r rows) subject(ctx context.Context, subject string) ([]Entry, error) {
 }
 
 func (r rows) ref(ctx context.Context, ref string) ([]Entry, error) {
+	if !storable(ref) {
+		return nil, nil // no entry has it, and PostgreSQL takes no such text
+	}
 	return r.entries(ctx, "WHERE ref = $1 AND ref <> '' ORDER BY seq", ref)
 }
 
@@ -200,6 +208,9 @@ func (r rows) since(ctx context.Context, seq int64, limit int) ([]Entry, error) 
 }
 
 func (r rows) kind(ctx context.Context, kind string, before int64, limit int) ([]Entry, error) {
+	if !storable(kind) {
+		return nil, nil
+	}
 	if before <= 0 {
 		before = math.MaxInt64
 	}
@@ -219,8 +230,11 @@ func (r rows) waiting(ctx context.Context, now time.Time, limit int) ([]Entry, i
 }
 
 func (r rows) refs(ctx context.Context, prefix string, limit int) ([]string, error) {
+	if !storable(prefix) {
+		return nil, nil
+	}
 	var refs []string
-	err := r.each(ctx, "SELECT ref FROM waiting WHERE substr(ref, 1, $1) = $2 ORDER BY ref LIMIT $3", []any{len(prefix), prefix, limit},
+	err := r.each(ctx, "SELECT ref FROM waiting WHERE substr(ref, 1, $1) = $2 ORDER BY ref LIMIT $3", []any{utf8.RuneCountInString(prefix), prefix, limit},
 		func(scan func(...any) error) error {
 			var ref string
 			err := scan(&ref)
@@ -252,7 +266,7 @@ func (t *transaction) put(ctx context.Context, e Entry) error {
 }
 
 func (t *transaction) open(ctx context.Context, ref string, seq int64, expires time.Time) error {
-	return t.exec(ctx, "INSERT INTO waiting (ref, seq, expires) VALUES ($1, $2, $3)", ref, seq, expires.UnixNano())
+	return t.exec(ctx, "INSERT INTO waiting (ref, seq, expires) VALUES ($1, $2, $3) ON CONFLICT (ref) DO NOTHING", ref, seq, expires.UnixNano())
 }
 
 func (t *transaction) shut(ctx context.Context, ref string) error {

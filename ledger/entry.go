@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A Hash is a SHA-256. As text it is hexadecimal.
@@ -93,15 +95,49 @@ func (h head) entry(d Draft, now time.Time) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("%w: the body of an entry: %w", ErrInvalid, err)
 	}
-	switch {
-	case d.Kind == "" || d.Subject == "":
-		return Entry{}, fmt.Errorf("%w: an entry has a kind and a subject", ErrInvalid)
-	case len(d.Kind) > maxName || len(d.Subject) > maxName || len(d.Ref) > maxName || len(body) > maxBody:
-		return Entry{}, fmt.Errorf("%w: expected names of at most %d bytes and a body of at most %d", ErrInvalid, maxName, maxBody)
-	}
 	e := Entry{Seq: h.seq + 1, At: now, Kind: d.Kind, Subject: d.Subject, Ref: d.Ref, Body: body, Prev: h.hash}
+	if err := e.check(); err != nil {
+		return Entry{}, err
+	}
 	e.Hash = e.sum()
 	return e, nil
+}
+
+// check reports what keeps e from being kept as it is, in every store and in an
+// export.
+func (e *Entry) check() error {
+	switch {
+	case e.Kind == "" || e.Subject == "":
+		return fmt.Errorf("%w: an entry has a kind and a subject", ErrInvalid)
+	case len(e.Kind) > maxName || len(e.Subject) > maxName || len(e.Ref) > maxName || len(e.Body) > maxBody:
+		return fmt.Errorf("%w: expected names of at most %d bytes and a body of at most %d", ErrInvalid, maxName, maxBody)
+	case !storable(e.Kind) || !storable(e.Ref) || !utf8.ValidString(e.Subject):
+		return fmt.Errorf("%w: expected names in UTF-8, kind and ref without NUL", ErrInvalid)
+	case !time.Unix(0, e.At.UnixNano()).Equal(e.At):
+		return fmt.Errorf("%w: expected a time between the years 1678 and 2262, got %d", ErrInvalid, e.At.Year())
+	}
+	if e.Kind != kindFiled {
+		return nil
+	}
+	_, err := e.until()
+	return err
+}
+
+// storable tells whether both databases have a text like that.
+func storable(text string) bool { return utf8.ValidString(text) && strings.IndexByte(text, 0) < 0 }
+
+// until is when what an entry filed ends to wait.
+func (e *Entry) until() (time.Time, error) {
+	var f struct {
+		Expires time.Time `json:"expires_at"`
+	}
+	if err := json.Unmarshal(e.Body, &f); err != nil {
+		return time.Time{}, fmt.Errorf("%w: entry %d: %w", ErrInvalid, e.Seq, err)
+	}
+	if !time.Unix(0, f.Expires.UnixNano()).Equal(f.Expires) {
+		return time.Time{}, fmt.Errorf("%w: entry %d: expected an end between the years 1678 and 2262", ErrInvalid, e.Seq)
+	}
+	return f.Expires, nil
 }
 
 // compact is encoding/json without its escapes for HTML, and without a line end.

@@ -66,9 +66,13 @@ func (e *DecidedError) Error() string {
 // Is makes e match ErrDecided.
 func (e *DecidedError) Is(target error) bool { return target == ErrDecided }
 
+// unavailable says of an error of a database what it means for a ledger.
 func unavailable(err error) error {
-	if err == nil || errors.Is(err, ErrUnavailable) {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDamaged) {
 		return err
+	}
+	if corrupt(err) {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

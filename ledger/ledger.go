@@ -2,8 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -126,13 +124,11 @@ func (tx *Tx) put(e Entry) error {
 	tx.end = head{e.Seq, e.Hash, e.At}
 	switch e.Kind {
 	case kindFiled:
-		var f struct {
-			Expires time.Time `json:"expires_at"`
+		expires, err := e.until()
+		if err != nil {
+			return err
 		}
-		if err := json.Unmarshal(e.Body, &f); err != nil {
-			return fmt.Errorf("%w: entry %d: %w", ErrInvalid, e.Seq, err)
-		}
-		return tx.w.open(tx.ctx, e.Ref, e.Seq, f.Expires)
+		return tx.w.open(tx.ctx, e.Ref, e.Seq, expires)
 	case kindDecided, kindWithdrawn:
 		return tx.w.shut(tx.ctx, e.Ref)
 	}
@@ -150,7 +146,7 @@ func (l *Ledger) Subject(ctx context.Context, subject string) ([]Entry, error) {
 func (l *Ledger) Since(ctx context.Context, seq int64, limit int) ([]Entry, error) {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	return l.store.since(ctx, seq, limit)
+	return l.store.since(ctx, seq, max(limit, 0))
 }
 
 // Kind returns up to limit entries of a kind before seq, newest first; seq 0 is
@@ -158,7 +154,7 @@ func (l *Ledger) Since(ctx context.Context, seq int64, limit int) ([]Entry, erro
 func (l *Ledger) Kind(ctx context.Context, kind string, before int64, limit int) ([]Entry, error) {
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	return l.store.kind(ctx, kind, before, limit)
+	return l.store.kind(ctx, kind, before, max(limit, 0))
 }
 
 // Head returns the number and the hash of the last entry; 0 and the zero hash if

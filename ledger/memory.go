@@ -167,18 +167,24 @@ func (s *state) refs(_ context.Context, prefix string, limit int) ([]string, err
 func (s *state) put(_ context.Context, e Entry) error {
 	s.entries = append(s.entries, e)
 	s.subjects[e.Subject] = append(s.subjects[e.Subject], e.Seq)
-	s.byRef[e.Ref] = append(s.byRef[e.Ref], e.Seq)
+	if e.Ref != "" {
+		s.byRef[e.Ref] = append(s.byRef[e.Ref], e.Seq)
+	}
 	s.undo = append(s.undo, func() {
 		s.entries = s.entries[:len(s.entries)-1]
 		s.subjects[e.Subject] = s.subjects[e.Subject][:len(s.subjects[e.Subject])-1]
-		s.byRef[e.Ref] = s.byRef[e.Ref][:len(s.byRef[e.Ref])-1]
+		if e.Ref != "" {
+			s.byRef[e.Ref] = s.byRef[e.Ref][:len(s.byRef[e.Ref])-1]
+		}
 	})
 	return nil
 }
 
 func (s *state) open(_ context.Context, ref string, seq int64, expires time.Time) error {
-	s.opened[ref] = opening{seq, expires}
-	s.undo = append(s.undo, func() { delete(s.opened, ref) })
+	if _, ok := s.opened[ref]; !ok {
+		s.opened[ref] = opening{seq, expires}
+		s.undo = append(s.undo, func() { delete(s.opened, ref) })
+	}
 	return nil
 }
 

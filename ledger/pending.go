@@ -246,7 +246,7 @@ func (l *Ledger) Waiting(ctx context.Context, limit int) ([]*Pending, int, error
 		return nil, 0, err
 	}
 	now := l.after(end)
-	entries, n, err := l.store.waiting(ctx, now, limit)
+	entries, n, err := l.store.waiting(ctx, now, max(limit, 0))
 	if err != nil {
 		return nil, 0, err
 	}

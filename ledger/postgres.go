@@ -66,12 +66,19 @@ func openPostgres(ctx context.Context, rawURL string, schema []string) (*databas
 	return newDatabase(db, db), nil
 }
 
+// hasTable looks into the catalog as it is now. The function to_regclass may go by
+// what it remembers from before somebody else made the table.
+func hasTable(ctx context.Context, tx *sql.Tx, name string) (there bool, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n
+		ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2)`, postgresNamespace, name).Scan(&there)
+	return there, unavailable(err)
+}
+
 // migratePostgres brings the schema up to date. Several processes may try at once.
 func migratePostgres(ctx context.Context, db *sql.DB, schema []string) error {
 	read := func(tx *sql.Tx) (version int, err error) {
-		var there bool
-		if err := tx.QueryRowContext(ctx, "SELECT to_regclass($1) IS NOT NULL", postgresNamespace+".version").Scan(&there); err != nil || !there {
-			return 0, unavailable(err)
+		if there, err := hasTable(ctx, tx, "version"); err != nil || !there {
+			return 0, err
 		}
 		err = tx.QueryRowContext(ctx, "SELECT version FROM version").Scan(&version)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -98,11 +105,9 @@ func migratePostgres(ctx context.Context, db *sql.DB, schema []string) error {
 		return err
 	}
 	if version == 0 {
-		var there bool
-		if err := tx.QueryRowContext(ctx, "SELECT to_regclass($1) IS NOT NULL", postgresNamespace+".entries").Scan(&there); err != nil {
-			return unavailable(err)
-		}
-		if there {
+		if there, err := hasTable(ctx, tx, "entries"); err != nil {
+			return err
+		} else if there {
 			return fmt.Errorf("%w: it has a schema %s that another program made", ErrForeign, postgresNamespace)
 		}
 		for _, text := range []string{"CREATE SCHEMA IF NOT EXISTS " + postgresNamespace,

@@ -98,41 +98,44 @@ func touch(path string) error {
 
 // migrateSQLite brings the schema up to date. Several processes may try at once.
 func migrateSQLite(ctx context.Context, db *sql.DB, schema []string) error {
-	if err := patiently(ctx, func() error {
-		_, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL") // does not wait for others by itself
-		return err
-	}); err != nil {
-		return opened(err)
-	}
 	read := func(on interface {
 		QueryRowContext(context.Context, string, ...any) *sql.Row
 	}) (id, version, tables int, err error) {
-		for _, q := range []struct {
-			text string
-			into *int
-		}{{"PRAGMA application_id", &id}, {"PRAGMA user_version", &version}, {"SELECT count(*) FROM sqlite_schema", &tables}} {
-			if err = on.QueryRowContext(ctx, q.text).Scan(q.into); err != nil {
-				return 0, 0, 0, opened(err)
-			}
+		// One statement, so that it is one moment of a file that others make.
+		if err := on.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+			(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)`).Scan(&id, &version, &tables); err != nil {
+			return 0, 0, 0, opened(err)
 		}
 		switch {
-		case id != sqliteID && (id != 0 || tables > 0):
+		case id != sqliteID && (id != 0 || version != 0 || tables > 0):
 			err = fmt.Errorf("%w: it is another program's SQLite database", ErrForeign)
 		case version > len(schema):
 			err = fmt.Errorf("%w: its schema has version %d, and this program knows %d; use a newer opa-gate", ErrNewer, version, len(schema))
 		}
 		return id, version, tables, err
 	}
-	if _, version, _, err := read(db); err != nil || version == len(schema) {
+	version := 0
+	if err := patiently(ctx, func() (err error) { // while others make it
+		_, version, _, err = read(db)
 		return err
+	}); err != nil {
+		return err
+	}
+	if err := patiently(ctx, func() error {
+		_, err := db.ExecContext(ctx, "PRAGMA journal_mode = WAL") // does not wait for others by itself
+		return err
+	}); err != nil {
+		return opened(err)
+	}
+	if version == len(schema) {
+		return nil
 	}
 	tx, err := db.BeginTx(ctx, nil) // nobody else from here on
 	if err != nil {
 		return unavailable(err)
 	}
 	defer func() { _ = tx.Rollback() }()
-	_, version, _, err := read(tx)
-	if err != nil {
+	if _, version, _, err = read(tx); err != nil {
 		return err
 	}
 	for ; version < len(schema); version++ {
@@ -153,6 +156,16 @@ func opened(err error) error {
 		return fmt.Errorf("%w: it is no SQLite database: %w", ErrForeign, err)
 	}
 	return unavailable(err)
+}
+
+// corrupt tells whether SQLite found its file damaged.
+func corrupt(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
 // patiently tries again while others have the database.

@@ -3,11 +3,13 @@ package ledger
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Export writes every entry as one line of JSON, oldest first, and returns how
@@ -65,29 +67,9 @@ func (l *Ledger) Import(ctx context.Context, importer string, from io.Reader) (*
 		return nil, err
 	}
 	im := &importing{l: l, importer: importer}
-	r := bufio.NewReaderSize(from, 64<<10)
-	for {
-		line, err := readLine(r)
-		im.line++
-		switch {
-		case errors.Is(err, io.EOF) && len(line) == 0:
-			return &im.out, im.flush(ctx)
-		case errors.Is(err, errLongLine):
-			im.refuse(im.line, fmt.Sprintf("it is longer than %d bytes", maxLine))
-		case err != nil && !errors.Is(err, io.EOF):
-			return &im.out, errors.Join(im.flush(ctx), err)
-		case len(bytes.TrimSpace(line)) > 0:
-			im.take(line, errors.Is(err, io.EOF))
-		}
-		if len(im.batch) >= 500 {
-			if err := im.flush(ctx); err != nil {
-				return &im.out, err
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			return &im.out, im.flush(ctx)
-		}
-	}
+	err := im.read(ctx, from)
+	slices.SortStableFunc(im.out.Refused, func(a, b Refusal) int { return cmp.Compare(a.Line, b.Line) })
+	return &im.out, err
 }
 
 var errLongLine = errors.New("the line is too long")
@@ -118,7 +100,36 @@ type importing struct {
 	importer string
 	line     int
 	batch    []func(tx *Tx) error
+	size     int // bytes of the lines in batch, and of those refused since
 	out      Import
+}
+
+// read takes every line, and does what it read a batch at a time.
+func (im *importing) read(ctx context.Context, from io.Reader) error {
+	r := bufio.NewReaderSize(from, 64<<10)
+	for {
+		line, err := readLine(r)
+		im.line++
+		switch {
+		case errors.Is(err, io.EOF) && len(line) == 0:
+			return im.flush(ctx)
+		case errors.Is(err, errLongLine):
+			im.refuse(im.line, fmt.Sprintf("it is longer than %d bytes", maxLine))
+		case err != nil && !errors.Is(err, io.EOF):
+			return errors.Join(im.flush(ctx), err)
+		case len(bytes.TrimSpace(line)) > 0:
+			im.take(line, errors.Is(err, io.EOF))
+		}
+		im.size += len(line)
+		if len(im.batch) >= 500 || im.size >= maxLine {
+			if err := im.flush(ctx); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return im.flush(ctx)
+		}
+	}
 }
 
 func (im *importing) refuse(line int, problem string) {
@@ -147,7 +158,7 @@ func (im *importing) take(text []byte, last bool) {
 	var b record
 	err := strict(text, &b)
 	if err == nil {
-		b.ImportedBy = im.importer
+		b.ImportedBy, b.DecidedAt = im.importer, b.DecidedAt.UTC()
 		if b.DecidedAt.IsZero() {
 			err = errors.New("decided_at is missing")
 		} else {
@@ -158,7 +169,7 @@ func (im *importing) take(text []byte, last bool) {
 		im.refuse(line, "it is foreign: expected an entry of a ledger, or a record about a skill: "+err.Error())
 		return
 	}
-	im.batch = append(im.batch, func(tx *Tx) error { return im.record(tx, &b) })
+	im.batch = append(im.batch, func(tx *Tx) error { return im.record(tx, line, &b) })
 }
 
 func (im *importing) entry(tx *Tx, line int, e *Entry) error {
@@ -178,6 +189,15 @@ func (im *importing) entry(tx *Tx, line int, e *Entry) error {
 		im.refuse(line, fmt.Sprintf("it is foreign: after entry %d of this ledger, %s", tx.end.seq, problem))
 		return nil
 	}
+	e.At = e.At.UTC()
+	err := e.check()
+	if body, bad := compact(e.Body); err == nil && (bad != nil || !bytes.Equal(body, e.Body)) {
+		err = fmt.Errorf("%w: expected a compact body", ErrInvalid)
+	}
+	if err != nil {
+		im.refuse(line, "it is foreign: "+err.Error())
+		return nil
+	}
 	if err := tx.put(*e); err != nil {
 		return err
 	}
@@ -185,8 +205,10 @@ func (im *importing) entry(tx *Tx, line int, e *Entry) error {
 	return nil
 }
 
-// record appends a record about a skill, unless this very one is there.
-func (im *importing) record(tx *Tx, b *record) error {
+// record appends a record about a skill, unless this very one is there. One that is
+// older than the last about its fingerprint is refused: the last one counts, and a
+// decision of today is not undone by one of last year.
+func (im *importing) record(tx *Tx, line int, b *record) error {
 	known, err := tx.Subject(rulingSubject(b.Fingerprint))
 	if err != nil {
 		return err
@@ -201,6 +223,16 @@ func (im *importing) record(tx *Tx, b *record) error {
 			return nil
 		}
 	}
+	if n := len(known); n > 0 {
+		var last record
+		if err := known[n-1].read(&last); err != nil {
+			return err
+		}
+		if b.DecidedAt.Before(last.DecidedAt) {
+			im.refuse(line, fmt.Sprintf("it is older than what entry %d says about the same fingerprint", known[n-1].Seq))
+			return nil
+		}
+	}
 	if _, err := tx.Append(Draft{Kind: KindRuling, Subject: rulingSubject(b.Fingerprint), Body: b}); err != nil {
 		return err
 	}
@@ -211,6 +243,7 @@ func (im *importing) record(tx *Tx, b *record) error {
 // flush does what was read, in one transaction.
 func (im *importing) flush(ctx context.Context) error {
 	if len(im.batch) == 0 {
+		im.size = 0
 		return nil
 	}
 	before := im.out
@@ -225,6 +258,7 @@ func (im *importing) flush(ctx context.Context) error {
 	if err != nil {
 		im.out = before
 	}
-	im.batch = im.batch[:0]
+	clear(im.batch) // they hold their lines
+	im.batch, im.size = im.batch[:0], 0
 	return err
 }

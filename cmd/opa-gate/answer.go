@@ -18,6 +18,7 @@ type work[Q any, A json.Marshaler] struct {
 	decide func(Q) (A, error)
 	show   func(*printer, Q, A) // writes the answer for a person
 	passes func(A) bool         // what --exit-code asks for
+	failed func(A) error        // what went wrong although there is an answer; may be nil
 }
 
 // A task is one input and where its answers go.
@@ -97,6 +98,12 @@ func answerOne[Q any, A json.Marshaler](s *task, p *printer, w work[Q, A], d doc
 	if s.exitCode && !w.passes(a) {
 		code = exitCheck
 	}
+	if w.failed != nil {
+		if err := w.failed(a); err != nil {
+			code = exitInput
+			defer s.mention(d, err)
+		}
+	}
 	if !s.json {
 		w.show(p, q, a)
 		return code, nil // a failed write stays with the writer until it is flushed
@@ -166,6 +173,16 @@ func (s *task) reject(d document, line int, pointer, message string) error {
 	}
 	complain(s.stderr, place(s.name, line, pointer)+message)
 	return nil
+}
+
+// mention says what went wrong with a document that has its answer.
+func (s *task) mention(d document, err error) {
+	message := err.Error()
+	if d.index >= 0 {
+		message = fmt.Sprintf("element %d: %s", d.index, message)
+	}
+	_ = s.out.Flush() // people see both streams; a failure stays with the writer
+	complain(s.stderr, place(s.name, d.line, "")+message)
 }
 
 // encode writes v as one line of JSON, with nothing escaped for HTML.

@@ -49,27 +49,37 @@ func (f *engineFlags) addSystem(cmd *cobra.Command) {
 
 // open makes the engine of that name.
 func (f *engineFlags) open(ctx context.Context, name string) (evaluator.Engine, error) {
+	engine, _, err := f.openRevised(ctx, name)
+	return engine, err
+}
+
+// nativeRevision stands for the revision of the policies where there are none.
+const nativeRevision = "native"
+
+// openRevised is open for an approval, which counts under one revision of the
+// policies. To ask for the revision may take a while.
+func (f *engineFlags) openRevised(ctx context.Context, name string) (engine evaluator.Engine, revision func() (string, error), err error) {
 	native := evaluator.Native{System: f.system}
 	if name == engineNative {
 		if f.given("policies") && f.policies == "" {
-			return nil, errNoDirectory
+			return nil, nil, errNoDirectory
 		}
 		if f.policies != "" && f.engine.value == engineNative {
-			return nil, errors.New("--policies has no effect on the native engine; leave it out, or take --engine auto, opa or both")
+			return nil, nil, errors.New("--policies has no effect on the native engine; leave it out, or take --engine auto, opa or both")
 		}
-		return native, nil
+		return native, func() (string, error) { return nativeRevision, nil }, nil
 	}
 	e, err := loadPolicies(ctx, f.policies, f.given("policies"), f.system)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch name {
 	case engineOPA:
-		return e.Interpreter(), nil
+		return e.Interpreter(), e.Digest, nil
 	case engineBoth: // the rules as they are written are what must agree
-		return evaluator.Both(native, e.Interpreter()), nil
+		return evaluator.Both(native, e.Interpreter()), e.Digest, nil
 	default:
-		return e, nil
+		return e, e.Digest, nil
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type secretFlags struct {
 	what, flag string // what it is, and the flag's name
 	file, env  string
 	given      func(flag string) bool
+	ownersOnly bool // a file that others may read is refused
 }
 
 // add makes them flags of cmd.
@@ -53,6 +55,11 @@ func (s *secretFlags) read() ([]byte, error) {
 		return nil, s.unreadable(err)
 	}
 	defer func() { _ = f.Close() }()
+	if info, err := f.Stat(); err != nil {
+		return nil, s.unreadable(err)
+	} else if mode := info.Mode().Perm(); s.ownersOnly && mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("--%s: the file with %s is open to others (mode %#o); expected one that only its owner may use: chmod 600 it", s.flag, s.what, mode)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
 	if err != nil {
 		return nil, s.unreadable(err)

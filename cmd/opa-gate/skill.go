@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -18,11 +22,16 @@ func newSkill() *cobra.Command {
 		Use:   "skill [FILE|-]",
 		Short: "Decide whether skills are deployed, and how far they may go",
 		Long: `Skill reads skill documents and tells for each whether it is deployed and at
-which tier. The input takes the same forms as that of decide.`,
+which tier. The input takes the same forms as that of decide.
+
+A document says what is known of a skill, and is believed. The commands below
+find that out from the skill's folder itself: check goes through a whole folder of
+skills.`,
 		Example: `  echo '{"skill": "pdf-tools", "requested": "sandbox_edit", "provenance": {"signed": true, "scanned": true}}' | opa-gate skill
   opa-gate skill --format json --engine both skills.ndjson
-  opa-gate skill --exit-code skill.json`,
-		Args: oneInput,
+  opa-gate skill --exit-code skill.json
+  opa-gate skill check skills --manifest skills.yaml --keyring keys`,
+		Args: skillInput,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			engine, err := engines.open(cmd.Context(), engines.engine.value)
 			if err != nil {
@@ -35,7 +44,44 @@ which tier. The input takes the same forms as that of decide.`,
 		"the native reference, or both, which must agree")
 	format.add(cmd, "format", "how answers are written")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every skill is deployed")
+	cmd.AddCommand(newSkillCheck(), newSkillSign(), newSkillVerify(), newSkillScanReport(), newSkillDigest(), newSkillKeygen())
 	return cmd
+}
+
+// skillInput accepts no more than one file, and tells a misspelt command from it.
+func skillInput(cmd *cobra.Command, args []string) error {
+	if err := oneInput(cmd, args); err != nil || len(args) == 0 {
+		return err
+	}
+	if _, err := os.Stat(args[0]); !errors.Is(err, fs.ErrNotExist) {
+		return nil // whatever it is, it is read
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if nearest := wire.Nearest(args[0], names); nearest != "" {
+		return fmt.Errorf("there is no file %q; did you mean the command %q?", args[0], cmd.CommandPath()+" "+nearest)
+	}
+	return nil
+}
+
+// decideSkill asks the engine, and if that denies, once more with what a person
+// decided. A ledger that is nil knows of no decisions.
+func decideSkill(ctx context.Context, engine evaluator.Engine, ledger skill.Ledger, r *skill.Request) (skill.Answer, error) {
+	a, err := engine.Skill(ctx, r)
+	if err != nil || ledger == nil || a.Outcome != skill.Deny {
+		return a, err
+	}
+	decided := *r
+	decided.Approval, err = skill.LastVerdict(ctx, ledger, skill.Fingerprint(r.Skill, r.Requested))
+	if err != nil {
+		return skill.Answer{}, fmt.Errorf("the ledger could not be asked about skill %q: %w", r.Skill, err)
+	}
+	if decided.Approval == r.Approval {
+		return a, nil
+	}
+	return engine.Skill(ctx, &decided)
 }
 
 func skillWork(ctx context.Context, engine evaluator.Engine) work[*skill.Request, skill.Answer] {

@@ -15,10 +15,20 @@ type Config struct {
 	Limits  Limits
 }
 
-// Open opens the ledger with its keys. Without a KeyFile it is [DefaultKeyFile],
-// unless there are keys to trust: who trusts others need not have a key. Errors
-// are those of the function [Open], or match ErrKey.
+// Open opens the ledger with its keys; see [Config.Keys]. Errors are those of the
+// function [Open], or match ErrKey.
 func (c *Config) Open(ctx context.Context) (*Ledger, error) {
+	keys, err := c.Keys()
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, c.Name, &Options{Keys: keys, Limits: c.Limits})
+}
+
+// Keys reads the keys alone. Without a KeyFile it is [DefaultKeyFile], unless
+// there are keys to trust: who trusts others need not have a key. Errors match
+// ErrKey.
+func (c *Config) Keys() (*Keyring, error) {
 	keys := &Keyring{}
 	for _, file := range c.Trust {
 		public, err := LoadPublic(file)
@@ -43,7 +53,7 @@ func (c *Config) Open(ctx context.Context) (*Ledger, error) {
 		}
 		keys.Sign(key)
 	}
-	return Open(ctx, c.Name, &Options{Keys: keys, Limits: c.Limits})
+	return keys, nil
 }
 
 // DefaultKeyFile is the file of the user's key: $XDG_CONFIG_HOME/opa-gate/approvals.key,

@@ -125,14 +125,24 @@ func excerpt(raw []byte) string {
 
 // Printable returns text with every character that could act on a terminal, or
 // that reorders or hides what stands beside it, written as an escape. Line
-// breaks and tabs count among them.
+// breaks and tabs count among them, and so do characters that show as nothing and
+// marks that pile up on one letter or have none to stand on.
 func Printable(text string) string {
-	if strings.IndexFunc(text, hostile) < 0 && utf8.ValidString(text) {
+	if plain(text) {
 		return text
 	}
 	var b strings.Builder
+	marks := maxMarks // on the last letter; at the beginning there is none
 	for _, r := range text {
-		if hostile(r) || r == utf8.RuneError {
+		switch {
+		case unicode.In(r, unicode.Mn, unicode.Me):
+			marks++
+		case r == ' ' || hostile(r):
+			marks = maxMarks
+		default:
+			marks = 0
+		}
+		if hostile(r) || r == utf8.RuneError || marks > maxMarks {
 			quoted := strconv.QuoteRuneToASCII(r)
 			b.WriteString(quoted[1 : len(quoted)-1])
 		} else {
@@ -142,6 +152,21 @@ func Printable(text string) string {
 	return b.String()
 }
 
+// maxMarks is how many marks one letter has, in scripts that people write.
+const maxMarks = 4
+
+// plain tells whether text is of printable ASCII alone.
+func plain(text string) bool {
+	for i := range len(text) {
+		if text[i] < ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 func hostile(r rune) bool {
-	return !unicode.IsPrint(r) // controls, bidirectional marks, zero-width and unassigned characters
+	return !unicode.IsPrint(r) || // controls, bidirectional marks, zero-width and unassigned characters
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || // letters and marks that show as nothing
+		r == '\u2800' || r == '\U0001d159' // a pattern and a note without a dot
 }

@@ -22,6 +22,11 @@ func TestPrintable(t *testing.T) {
 		{"\u00ad\u2028\u2029\u00a0", `\u00ad\u2028\u2029\u00a0`},
 		{"\U000e0041", `\U000e0041`},
 		{"a\xffb", `a\ufffdb`},
+		{"a\u034fb\u115fc\u3164d\uffa0e\u17b4f\u2800", `a\u034fb\u115fc\u3164d\uffa0e\u17b4f\u2800`},
+		{"\u2764\ufe0f\U000e0100\u180b", "\u2764" + `\ufe0f\U000e0100\u180b`},
+		{"e\u0301\u0323 \u05e9\u05b8\u05c1", "e\u0301\u0323 \u05e9\u05b8\u05c1"},
+		{"\u0301a \u0301b\x1b\u0301", `\u0301a \u0301b\x1b\u0301`},
+		{"a" + strings.Repeat("\u0336", 6) + "b\u0336", "a" + strings.Repeat("\u0336", 4) + `\u0336\u0336` + "b\u0336"},
 	}
 	for _, tt := range tests {
 		if got := wire.Printable(tt.in); got != tt.want {

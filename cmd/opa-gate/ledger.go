@@ -7,8 +7,10 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/opa-gate/opa-gate/ledger"
+	"github.com/opa-gate/opa-gate/skill"
 )
 
 // A ledgerFlags is the flags that say which ledger is asked, and whose approvals
@@ -26,13 +28,19 @@ const ledgerVariable = "OPA_GATE_LEDGER"
 // add makes them flags of cmd and of the commands under it.
 func (f *ledgerFlags) add(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&f.name, "ledger", "", "the `LEDGER`: a file of SQLite, a postgres:// URL, or memory: "+
-		"(default $"+ledgerVariable+", or else the user's own)")
+	f.addName(flags, "the user's own")
 	flags.StringVar(&f.keyFile, "key", "", "the `FILE` of the private key that signs approvals; it is made if there is none (default the user's own)")
 	flags.StringArrayVar(&f.trust, "trust", nil, "a `FILE` of public keys whose approvals count, too; may be given several times")
-	f.given = flags.Changed
 	_ = cmd.MarkPersistentFlagFilename("key")
 	_ = cmd.MarkPersistentFlagFilename("trust")
+}
+
+// addName adds the flag that names the ledger. Without is what is asked where no
+// ledger is named.
+func (f *ledgerFlags) addName(flags *pflag.FlagSet, without string) {
+	flags.StringVar(&f.name, "ledger", "", "the `LEDGER`: a file of SQLite, a postgres:// URL, or memory: for one "+
+		"that ends with the command (default $"+ledgerVariable+", or else "+without+")")
+	f.given = flags.Changed
 }
 
 // configured tells whether somebody said which ledger to ask.
@@ -56,15 +64,32 @@ func (f *ledgerFlags) open(ctx context.Context) (*ledger.Ledger, error) {
 	if err := f.check(); err != nil {
 		return nil, err
 	}
+	return f.named(func(name string) (*ledger.Ledger, error) { return f.config(name).Open(ctx) })
+}
+
+// named opens the ledger that the flag or the environment names.
+func (f *ledgerFlags) named(open func(name string) (*ledger.Ledger, error)) (*ledger.Ledger, error) {
 	name := f.name
 	if name == "" {
 		name = os.Getenv(ledgerVariable)
 	}
-	l, err := (&ledger.Config{Name: name, KeyFile: f.keyFile, Trust: f.trust}).Open(ctx)
+	l, err := open(name)
 	if err != nil && !errors.Is(err, ledger.ErrKey) && name != "" {
 		return nil, fmt.Errorf("%s: %w", ledger.Redacted(name), err)
 	}
 	return l, err
+}
+
+func (f *ledgerFlags) config(name string) *ledger.Config {
+	return &ledger.Config{Name: name, KeyFile: f.keyFile, Trust: f.trust}
+}
+
+// keys reads the keys without the ledger.
+func (f *ledgerFlags) keys() (*ledger.Keyring, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	return f.config("").Keys()
 }
 
 // A lateLedger is opened when it is first asked for: what needs no ledger does
@@ -87,4 +112,20 @@ func (l *lateLedger) close() {
 	if l.opened != nil {
 		_ = l.opened.Close() // what was recorded is there
 	}
+}
+
+// openSkills opens the ledger for decisions about skills, which are not signed,
+// and returns what closes it. Without a ledger's name it is nil.
+func (f *ledgerFlags) openSkills(ctx context.Context) (skill.Ledger, func() error, error) {
+	if err := f.check(); err != nil {
+		return nil, nil, err
+	}
+	if !f.configured() {
+		return nil, func() error { return nil }, nil
+	}
+	l, err := f.named(func(name string) (*ledger.Ledger, error) { return ledger.Open(ctx, name, nil) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, l.Close, nil
 }

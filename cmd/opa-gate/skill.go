@@ -17,7 +17,10 @@ import (
 func newSkill() *cobra.Command {
 	engines := newEngineFlags()
 	format := newFormat()
-	var exitCode bool
+	var (
+		ledgers  ledgerFlags
+		exitCode bool
+	)
 	cmd := &cobra.Command{
 		Use:   "skill [FILE|-]",
 		Short: "Decide whether skills are deployed, and how far they may go",
@@ -26,7 +29,12 @@ which tier. The input takes the same forms as that of decide.
 
 A document says what is known of a skill, and is believed. The commands below
 find that out from the skill's folder itself: check goes through a whole folder of
-skills.`,
+skills.
+
+With a ledger (--ledger, or OPA_GATE_LEDGER), what people decided is looked up
+there, and only about skills that the gate denies. A document that brings an
+approval of its own is refused then: who may ask is not who decides. Without a
+ledger the approval in the document is believed.`,
 		Example: `  echo '{"skill": "pdf-tools", "requested": "sandbox_edit", "provenance": {"signed": true, "scanned": true}}' | opa-gate skill
   opa-gate skill --format json --engine both skills.ndjson
   opa-gate skill --exit-code skill.json
@@ -37,13 +45,19 @@ skills.`,
 			if err != nil {
 				return err
 			}
-			return answerInput(cmd, args, format.value, exitCode, skillWork(cmd.Context(), engine))
+			asked, closing, err := ledgers.openSkills(cmd.Context())
+			if err != nil {
+				return err
+			}
+			err = answerInput(cmd, args, format.value, exitCode, skillWork(cmd.Context(), engine, asked))
+			return errors.Join(err, closing())
 		},
 	}
 	engines.add(cmd, "who decides: the policies (auto is opa here: skills are never compiled), "+
 		"the native reference, or both, which must agree")
 	format.add(cmd, "format", "how answers are written")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every skill is deployed")
+	ledgers.addName(cmd.Flags(), "none")
 	cmd.AddCommand(newSkillCheck(), newSkillSign(), newSkillVerify(), newSkillScanReport(), newSkillDigest(), newSkillKeygen())
 	return cmd
 }
@@ -84,10 +98,17 @@ func decideSkill(ctx context.Context, engine evaluator.Engine, ledger skill.Ledg
 	return engine.Skill(ctx, &decided)
 }
 
-func skillWork(ctx context.Context, engine evaluator.Engine) work[*skill.Request, skill.Answer] {
+func skillWork(ctx context.Context, engine evaluator.Engine, ledger skill.Ledger) work[*skill.Request, skill.Answer] {
 	return work[*skill.Request, skill.Answer]{
-		parse:  wire.ParseSkill,
-		decide: func(r *skill.Request) (skill.Answer, error) { return engine.Skill(ctx, r) },
+		parse: func(text []byte) (*skill.Request, error) {
+			r, err := wire.ParseSkill(text)
+			if err == nil && ledger != nil && r.Approval != skill.NoVerdict {
+				err = &wire.Error{Kind: wire.Invalid, Line: 1, Pointer: "/approval",
+					Expected: "no approval, because it is looked up in the ledger", Got: r.Approval.String()}
+			}
+			return r, err
+		},
+		decide: func(r *skill.Request) (skill.Answer, error) { return decideSkill(ctx, engine, ledger, r) },
 		show:   showAnswer,
 		passes: func(a skill.Answer) bool { return a.Enforcement.Deploy },
 	}

@@ -18,17 +18,12 @@ import (
 	"github.com/opa-gate/opa-gate/skill"
 )
 
-// openSkillLedger opens the ledger of people's decisions that a command's flags
-// name, and returns what closes it. A nil ledger knows of no decisions.
-var openSkillLedger = func(*cobra.Command) (ledger skill.Ledger, closing func() error, err error) {
-	return nil, func() error { return nil }, nil
-}
-
 func newSkillCheck() *cobra.Command {
 	engines := newEngineFlags()
 	format := newFormat()
 	var (
 		manifest, keyring string
+		ledgers           ledgerFlags
 		exitCode          bool
 	)
 	cmd := &cobra.Command{
@@ -95,7 +90,7 @@ same.`,
 				return err
 			}
 			var closing func() error
-			if c.ledger, closing, err = openSkillLedger(cmd); err != nil {
+			if c.ledger, closing, err = ledgers.openSkills(cmd.Context()); err != nil {
 				return err
 			}
 			code, err := c.run(cmd)
@@ -111,6 +106,7 @@ same.`,
 	cmd.Flags().StringVar(&manifest, "manifest", "", "what you know of the skills, a `FILE`")
 	_ = cmd.MarkFlagFilename("manifest", "yaml", "yml")
 	addKeyring(cmd, &keyring)
+	ledgers.addName(cmd.Flags(), "none")
 	engines.add(cmd, "who decides, as for skill")
 	format.add(cmd, "format", "how answers are written")
 	cmd.Flags().BoolVar(&exitCode, "exit-code", false, "exit with 1 unless every skill is deployed")

@@ -8,10 +8,10 @@ import (
 
 // counts are the gate's own metrics, beside those that OPA has of each request.
 type counts struct {
-	calls, skills map[string]prometheus.Counter // decisions by outcome
-	refusals      prometheus.Counter            // of changes of the policies
-	gate          *gate
-	info          *prometheus.Desc
+	calls, skills, admissions map[string]prometheus.Counter // decisions by outcome
+	refusals                  prometheus.Counter            // of changes of the policies
+	gate                      *gate
+	info                      *prometheus.Desc
 }
 
 // The outcomes that are counted: those of an answer, no answer, and whatever
@@ -24,7 +24,7 @@ const (
 func newCounts(g *gate, to prometheus.Registerer) (*counts, error) {
 	decisions := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "opa_gate_decisions_total",
-		Help: "Documents that were put to /v1/gate/call and /v1/gate/skill, by what came of them.",
+		Help: "Documents that were put to /v1/gate/call, /v1/gate/admit and /v1/gate/skill, by what came of them.",
 	}, []string{"api", "outcome"})
 	of := func(api string, outcomes ...string) map[string]prometheus.Counter {
 		counters := map[string]prometheus.Counter{}
@@ -34,8 +34,9 @@ func newCounts(g *gate, to prometheus.Registerer) (*counts, error) {
 		return counters
 	}
 	c := &counts{
-		calls:  of("call", "allow", "deny", "escalate", "modify", "inject_context"),
-		skills: of("skill", "allow", "deny"),
+		calls:      of("call", "allow", "deny", "escalate", "modify", "inject_context"),
+		skills:     of("skill", "allow", "deny"),
+		admissions: of("admit", "allow", "deny", "escalate", "modify", "inject_context"),
 		refusals: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "opa_gate_refused_total",
 			Help: "Changes of the policies that were not let in.",

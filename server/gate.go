@@ -23,7 +23,8 @@ type policies struct {
 	bundles   map[string]opaserver.BundleInfo // by name, as decision logs want them
 	revision  string                          // of all bundles, as a header has it
 	since     time.Time
-	masked    bool // decision logs get the default mask
+	digest    func() (string, error) // of what decides calls: the revision that approvals are bound to
+	masked    bool                   // decision logs get the default mask
 }
 
 func newPolicies(ctx context.Context, store storage.Store, txn storage.Transaction, e *evaluator.Evaluator) (*policies, error) {
@@ -31,7 +32,8 @@ func newPolicies(ctx context.Context, store storage.Store, txn storage.Transacti
 	if err != nil && !storage.IsNotFound(err) {
 		return nil, err
 	}
-	p := &policies{documents: evaluator.Documents{Engine: e}, bundles: map[string]opaserver.BundleInfo{}, since: time.Now()}
+	p := &policies{documents: evaluator.Documents{Engine: e}, bundles: map[string]opaserver.BundleInfo{}, since: time.Now(),
+		digest: e.Digest}
 	var revisions []string
 	slices.Sort(names)
 	for _, name := range names {

@@ -34,6 +34,9 @@ type route struct {
 	decide func(p *policies, ctx context.Context, doc []byte) ([]byte, error)
 	entry  string // the path of the rule that decides
 	counts func(c *counts) map[string]prometheus.Counter
+	// logged is what decision logs get of a document and its answer, where that is
+	// not all of both; nil is all.
+	logged func(doc, answer []byte) (input, result []byte)
 }
 
 var (
@@ -84,7 +87,12 @@ func (g *gate) handler(r route, events *events) http.HandlerFunc {
 			return
 		}
 		answer, err := g.decide(req.Context(), r, p, log, body)
-		if err != nil {
+		var u *unsettled
+		switch {
+		case errors.As(err, &u):
+			write(w, u.status(), append(u.answer, '\n'))
+			return
+		case err != nil:
 			refuse(w, statusOf(err), problemOf(err))
 			return
 		}
@@ -95,12 +103,16 @@ func (g *gate) handler(r route, events *events) http.HandlerFunc {
 // decide decides, logs and counts one document.
 func (g *gate) decide(ctx context.Context, r route, p *policies, log *eventLog, doc []byte) ([]byte, error) {
 	answer, err := r.decide(p, ctx, doc)
+	input, result := doc, answer
+	if r.logged != nil && log != nil {
+		input, result = r.logged(doc, answer)
+	}
 	if err == nil {
-		err = log.decided(ctx, doc, answer)
+		err = log.decided(ctx, input, result)
 	}
 	if err != nil {
 		answer = nil
-		log.failed(ctx, doc, err)
+		log.failed(ctx, input, err)
 	}
 	count(r.counts(g.counts), answer)
 	return answer, err
@@ -135,7 +147,10 @@ func (g *gate) answerAll(w http.ResponseWriter, req *http.Request, r route, p *p
 			out = append(out, ',')
 		}
 		answer, err := g.decide(req.Context(), r, p, log, doc)
-		if err != nil {
+		var u *unsettled
+		if errors.As(err, &u) {
+			answer = u.answer
+		} else if err != nil {
 			e := problemOf(err)
 			e.Index = &i
 			e.Line += lines.at(d.InputOffset()-int64(len(doc))) - 1

@@ -30,6 +30,9 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/opa-gate/opa-gate/approvals"
+	"github.com/opa-gate/opa-gate/ledger"
 )
 
 // Options say how a [Server] runs. OPA's configuration file says the rest.
@@ -58,6 +61,12 @@ type Options struct {
 	Grace               time.Duration // for requests in flight when the server stops; at least a second
 
 	Logger logging.Logger // in place of one on standard error
+
+	// Ledger settles calls that need a person (POST /v1/gate/admit), and is asked
+	// about skills that are denied; nil: there is none. Approvals are for the people
+	// who decide; nil: they decide elsewhere.
+	Ledger    *ledger.Ledger
+	Approvals *approvals.Handler
 }
 
 // A Server is one OPA with the gate's APIs.
@@ -65,8 +74,9 @@ type Server struct {
 	runtime *runtime.Runtime
 	gate    *gate
 	local   string
-	addrs   []string // to listen on
-	failed  error    // of listening
+	addrs   []string           // to listen on
+	people  *approvals.Handler // nil if they decide elsewhere
+	failed  error              // of listening
 }
 
 // ErrConfig is matched by the errors of options and of OPA's configuration that
@@ -89,7 +99,7 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
-	s := &Server{runtime: rt, gate: g, addrs: opts.Addrs}
+	s := &Server{runtime: rt, gate: g, addrs: opts.Addrs, people: opts.Approvals}
 	m := rt.Manager
 	g.log = func(format string, args ...any) { m.Logger().Info(format, args...) }
 	g.complain = func(format string, args ...any) { m.Logger().Error(format, args...) }
@@ -101,7 +111,7 @@ func New(ctx context.Context, opts *Options) (*Server, error) {
 		// the bundles.
 		return nil, fmt.Errorf("%w: %s", ErrConfig, strings.Join(w, "; "))
 	}
-	s.routes()
+	s.routes(opts.Ledger)
 	if c := m.GetConfig(); c.Bundles == nil && c.Bundle == nil && c.Discovery == nil {
 		if opts.Local == nil {
 			return nil, fmt.Errorf("%w: it names no bundles, and there are no local policies", ErrConfig)
@@ -188,11 +198,21 @@ func (configHook) OnConfig(_ context.Context, c *config.Config) (*config.Config,
 }
 
 // routes adds the gate's APIs to OPA's.
-func (s *Server) routes() {
+func (s *Server) routes(l *ledger.Ledger) {
 	m := s.runtime.Manager
 	e := &events{manager: m}
 	m.ExtraRoute("POST /v1/gate/call", "v1/gate/call", s.gate.handler(callRoute, e))
-	m.ExtraRoute("POST /v1/gate/skill", "v1/gate/skill", s.gate.handler(skillRoute, e))
+	skills := skillRoute
+	if l != nil {
+		skills = s.gate.skillWith(l)
+		s.withLedger(l, e)
+	}
+	m.ExtraRoute("POST /v1/gate/skill", "v1/gate/skill", s.gate.handler(skills, e))
+	if s.people != nil {
+		for _, r := range s.people.Routes() {
+			m.ExtraRoute(r.Pattern, r.Name, r.Serve)
+		}
+	}
 	m.ExtraRoute("GET /v1/gate/health", "v1/gate/health", s.gate.health)
 	m.ExtraMiddleware(s.gate.closed)
 }
@@ -322,6 +342,9 @@ func (s *Server) Serve(ctx context.Context, started func()) error {
 	defer stop()
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
+	if s.people != nil {
+		waiting.Go(func() { untilStopped(ctx, s.people.Close) })
+	}
 	waiting.Go(func() {
 		defer stop()
 		if err := s.runtime.Serve(ctx); err != nil {

@@ -22,6 +22,7 @@ func newServe() *cobra.Command {
 	authorization := choice{value: "off", names: []string{"off", "basic"}}
 	level := choice{value: "info", names: []string{"debug", "info", "error"}}
 	form := choice{value: "json", names: []string{"text", "json", "json-pretty"}}
+	people := &peopleFlags{}
 	var policyDir string
 	var plain bool
 	var grace int
@@ -48,11 +49,30 @@ A bundle that does not compile, that lacks an entrypoint or answers in another
 shape is refused, and the policies before it go on deciding. Decision logs do not
 get the arguments of calls, unless a policy of yours defines data.system.log.mask.
 
+With a ledger (--ledger, or $` + ledgerVariable + `) calls that need a person wait in it, and people
+decide them, on the page at /approvals or over HTTP:
+
+  POST /v1/gate/admit                       settle a call, as admit does
+  GET  /v1/gate/approvals                   what waits: state, session, q, before, limit
+  GET  /v1/gate/approvals/ID                one of them
+  POST /v1/gate/approvals/ID/decision       {"decision": "approve" or "reject",
+                                            "scope": "once" or "session", "comment": "…"}
+  POST /v1/gate/approvals/ID/withdraw       take it, or an approval, back
+  GET  /v1/gate/approvals/events            what changes, as server-sent events
+  GET  /v1/gate/approvals/audit             whether the ledger is whole
+
+Who asks for approvals sends a token, as Authorization: Bearer. --approval-tokens
+names the file that approvals token writes. Without one, a token for this run is
+made and printed with the page's address. Skills that are denied are looked up in
+the ledger; what a document says of a person's decision does not count then.
+
 It listens on this machine alone unless --addr says otherwise. Another address
-needs TLS and authentication, or --allow-plain.`,
+needs TLS and authentication, or --allow-plain; and --approval-tokens, if there is
+a ledger.`,
 		Example: `  opa-gate serve
   opa-gate serve --policies ./policies --addr localhost:9000
   opa-gate serve --config-file opa.yaml --max-staleness 10m
+  opa-gate serve --ledger ledger.db --approval-tokens tokens
   opa-gate serve --addr 0.0.0.0:8443 --tls-cert-file tls.crt --tls-private-key-file tls.key \
       --authentication token --authorization basic --config-file opa.yaml`,
 		Args: noArgument,
@@ -69,11 +89,14 @@ needs TLS and authentication, or --allow-plain.`,
 			if err := checkAddresses(opts, plain); err != nil {
 				return err
 			}
+			if err := people.check(opts, cmd.Flags().Changed, plain); err != nil {
+				return err
+			}
 			local := cmd.Flags().Changed("policies")
 			if local && policyDir == "" {
 				return errNoDirectory
 			}
-			return serve(cmd.Context(), cmd.ErrOrStderr(), opts, policyDir, local)
+			return serve(cmd.Context(), cmd.ErrOrStderr(), opts, people, policyDir, local)
 		},
 	}
 	f := cmd.Flags()
@@ -93,6 +116,8 @@ needs TLS and authentication, or --allow-plain.`,
 	f.IntVar(&grace, "shutdown-grace-period", 10, "`SECONDS` that requests in flight have when the server stops")
 	f.BoolVar(&plain, "allow-plain", false, "listen on other addresses than this machine's without TLS or authentication")
 	addPolicies(cmd, &policyDir)
+	people.ledgers.add(cmd)
+	f.StringVar(&people.tokens, "approval-tokens", "", "the `FILE` of the tokens of those who look and decide; see approvals token")
 	f.StringVar(&opts.System, "system", "", "the `NAME` of the system in sentences for a person")
 	return cmd
 }
@@ -121,7 +146,7 @@ func checkAddresses(opts *server.Options, plain bool) error {
 	return nil
 }
 
-func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir string, local bool) error {
+func serve(ctx context.Context, stderr io.Writer, opts *server.Options, people *peopleFlags, dir string, local bool) error {
 	settled := thrift()
 	opts.LocalName = "built-in"
 	if local {
@@ -134,6 +159,11 @@ func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir stri
 		}
 		return built.Bytes, nil
 	}
+	closeAll, err := people.open(ctx, opts, func(format string, args ...any) { complain(stderr, fmt.Sprintf(format, args...)) })
+	if err != nil {
+		return err
+	}
+	defer closeAll()
 	s, err := server.New(ctx, opts)
 	if err != nil {
 		return err
@@ -143,6 +173,7 @@ func serve(ctx context.Context, stderr io.Writer, opts *server.Options, dir stri
 	}
 	return s.Serve(ctx, func() {
 		time.AfterFunc(time.Second, settled)
+		people.tell(stderr, opts, s.Addrs())
 		tell := func() {
 			_, _ = fmt.Fprintf(stderr, "opa-gate: listening on %s; %s\n", strings.Join(s.Addrs(), ", "), s.Status())
 		}

@@ -182,7 +182,12 @@ func taskFaults(args []string) error {
 	for _, file := range files {
 		err = errors.Join(err, os.Chmod(file, 0o600))
 	}
-	if err := errors.Join(err, os.Chmod(dir, 0o500)); err != nil {
+	if err != nil {
+		return err
+	}
+	if l, err := Open(ctx, name, opts); err != nil { // removes the log when it is closed
+		return err
+	} else if err := errors.Join(works(l), l.Close(), os.Chmod(dir, 0o500)); err != nil {
 		return err
 	}
 	if l, err = Open(ctx, name, opts); err == nil {

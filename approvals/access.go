@@ -131,22 +131,20 @@ func (s *strangers) leave(address string) {
 	}
 }
 
-// forget makes room: of those whose time is over, or of the one that was heard of
-// the longest ago. It tells whether there is room.
+// forget makes room: of one whose time is over, or of any that is not held. It
+// tells whether there is room.
 func (s *strangers) forget(now time.Time) bool {
-	var oldest string
-	for address, f := range s.seen {
-		switch {
-		case f.held > 0:
-		case now.Sub(f.last) > forgetAfter:
-			delete(s.seen, address)
-		case oldest == "" || f.last.Before(s.seen[oldest].last):
-			oldest = address
+	victim, looked := "", 0
+	for address, f := range s.seen { // in no order, so that nobody can choose whom
+		if f.held > 0 {
+			continue
+		}
+		victim = address
+		if looked++; looked == 8 || now.Sub(f.last) > forgetAfter {
+			break
 		}
 	}
-	if len(s.seen) >= maxAddresses && oldest != "" {
-		delete(s.seen, oldest)
-	}
+	delete(s.seen, victim)
 	return len(s.seen) < maxAddresses
 }
 

@@ -37,6 +37,7 @@ type hub struct {
 	ledger *ledger.Ledger
 	log    func(format string, args ...any)
 	most   int // clients
+	keeps  int // events
 
 	mu      sync.Mutex
 	closed  chan struct{} // no client is taken any more
@@ -59,7 +60,7 @@ type client struct {
 }
 
 func newHub(l *ledger.Ledger, log func(string, ...any), most int) *hub {
-	return &hub{ledger: l, log: log, most: most, closed: make(chan struct{}), clients: map[*client]struct{}{}, awake: make(chan struct{}, 1)}
+	return &hub{ledger: l, log: log, most: most, keeps: keptEvents, closed: make(chan struct{}), clients: map[*client]struct{}{}, awake: make(chan struct{}, 1)}
 }
 
 func (h *hub) close() {
@@ -115,7 +116,7 @@ func (h *hub) join(ctx context.Context, who Holder, last int64) (c *client, miss
 	if h.running == nil {
 		h.kept, h.size, h.down = nil, 0, false
 		h.from = head
-		if last > 0 && last < head && head-last <= keptEvents {
+		if last > 0 && last < head && head-last <= int64(h.keeps) {
 			h.from = last // another hub sent what was before
 		}
 		h.at = h.from
@@ -216,7 +217,7 @@ func (h *hub) keep(batch []event) {
 		h.kept = append(h.kept, e)
 		h.size += len(e.text)
 	}
-	for len(h.kept) > keptEvents || h.size > keptBytes {
+	for len(h.kept) > h.keeps || h.size > keptBytes {
 		h.from = h.kept[0].seq
 		h.size -= len(h.kept[0].text)
 		h.kept = slices.Delete(h.kept, 0, 1)

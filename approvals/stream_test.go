@@ -174,8 +174,9 @@ func TestStreamResumes(t *testing.T) {
 // What happened too long ago is not kept: who missed it reads the list anew.
 func TestStreamForgets(t *testing.T) {
 	d := newDesk(t, "memory:")
+	d.hub.keeps = 20
 	l := d.listen(d.viewer, "0")
-	const n = keptEvents + 10
+	const n = 30
 	for i := range n {
 		d.add("t", fmt.Sprintf(`{"i":%d}`, i), "", egress)
 	}

@@ -209,13 +209,13 @@ func TestReplay(t *testing.T) {
 		"another key":      {func(e *Escalation) { e.Token = sign(t, ring(2), approval(t, Once)) }, 0, ErrUnknownKey},
 	} {
 		everywhere(t, func(t *testing.T, k kind) {
+			t.Logf("%s, on %s", name, k.name)
 			c := newClock()
 			w := &world{t, open(t, k.place(t), &Options{Keys: ring(1), Now: c.now}), c}
 			e := escalation("t", `{"a":1}`, egress)
 			e.Token = sign(t, ring(1), approval(t, Once))
 			test.change(e)
 			c.add(test.later)
-			t.Log(name)
 			w.waits(e, test.want)
 			if test.later == 0 { // it was not used up by trying
 				e := escalation("t", `{"a":1}`, egress)

@@ -239,4 +239,3 @@ func TestAuditForged(t *testing.T) {
 		t.Errorf("no decision at all: %+v, %v", au, err)
 	}
 }
-

@@ -19,25 +19,38 @@ import (
 type database struct {
 	rows
 	writes   *sql.DB
-	prepared *prepared
+	prepared *prepared // of reads
+	writing  *prepared // of writes
 }
 
 // newDatabase makes a store of two pools of connections, which may be the same one.
 func newDatabase(writes, reads *sql.DB) *database {
 	p := &prepared{db: reads}
-	return &database{rows: rows{p}, writes: writes, prepared: p}
+	return &database{rows: rows{p}, writes: writes, prepared: p, writing: &prepared{db: writes}}
 }
 
 func (db *database) close() error {
-	err := db.prepared.close()
+	err := errors.Join(db.prepared.close(), db.writing.close())
 	if db.prepared.db != db.writes {
 		err = errors.Join(err, db.prepared.db.Close())
 	}
 	return errors.Join(err, db.writes.Close())
 }
 
+// What every transaction that records something does.
+const (
+	lockHead = "UPDATE head SET id = id RETURNING seq, hash, at"
+	setHead  = "UPDATE head SET seq = $1, hash = $2, at = $3"
+	putEntry = "INSERT INTO entries (seq, at, kind, about, subject, ref, body, prev, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)"
+)
+
 // update locks the head, which is one row that every writer takes first.
 func (db *database) update(ctx context.Context, f func(w writer) error) (err error) {
+	for _, query := range []string{lockHead, setHead, putEntry} {
+		if _, err := db.writing.stmt(ctx, query); err != nil {
+			return unavailable(err)
+		}
+	}
 	tx, err := db.writes.BeginTx(ctx, nil)
 	if err != nil {
 		return unavailable(err)
@@ -47,12 +60,19 @@ func (db *database) update(ctx context.Context, f func(w writer) error) (err err
 			_ = tx.Rollback() // what is not committed is gone in any case
 		}
 	}()
-	w := &transaction{rows{tx}, tx}
-	if _, err := tx.ExecContext(ctx, "UPDATE head SET id = id"); err != nil {
-		return unavailable(err)
+	in := inside{tx, db.writing}
+	w := &transaction{rows: rows{in}, tx: in}
+	if w.end, err = w.readHead(ctx, lockHead); err != nil {
+		return err
 	}
+	before := w.end
 	if err := f(w); err != nil {
 		return err
+	}
+	if w.end != before {
+		if err := w.exec(ctx, setHead, w.end.seq, w.end.hash[:], w.end.at.UnixNano()); err != nil {
+			return err
+		}
 	}
 	return unavailable(tx.Commit())
 }
@@ -66,9 +86,22 @@ type prepared struct {
 }
 
 func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	stmt, err := p.stmt(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return stmt.QueryContext(ctx, args...)
+}
+
+// there returns the statement if it was prepared before, or nil.
+func (p *prepared) there(query string) *sql.Stmt {
 	p.mu.RLock()
-	stmt := p.stmts[query]
-	p.mu.RUnlock()
+	defer p.mu.RUnlock()
+	return p.stmts[query]
+}
+
+func (p *prepared) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
+	stmt := p.there(query)
 	if stmt == nil {
 		made, err := p.db.PrepareContext(ctx, query)
 		if err != nil {
@@ -87,7 +120,28 @@ func (p *prepared) QueryContext(ctx context.Context, query string, args ...any) 
 			_ = made.Close()
 		}
 	}
-	return stmt.QueryContext(ctx, args...)
+	return stmt, nil
+}
+
+// inside runs queries in a transaction. It prepares nothing, for which it would
+// need another connection than the transaction's.
+type inside struct {
+	tx       *sql.Tx
+	prepared *prepared
+}
+
+func (in inside) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if stmt := in.prepared.there(query); stmt != nil {
+		return in.tx.StmtContext(ctx, stmt).QueryContext(ctx, args...)
+	}
+	return in.tx.QueryContext(ctx, query, args...)
+}
+
+func (in inside) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if stmt := in.prepared.there(query); stmt != nil {
+		return in.tx.StmtContext(ctx, stmt).ExecContext(ctx, args...)
+	}
+	return in.tx.ExecContext(ctx, query, args...)
 }
 
 func (p *prepared) close() error {
@@ -155,9 +209,13 @@ func (r rows) each(ctx context.Context, query string, args []any, f func(scan fu
 }
 
 func (r rows) head(ctx context.Context) (head, error) {
+	return r.readHead(ctx, "SELECT seq, hash, at FROM head")
+}
+
+func (r rows) readHead(ctx context.Context, query string) (head, error) {
 	var h head
 	n := 0
-	err := r.each(ctx, "SELECT seq, hash, at FROM head", nil, func(scan func(...any) error) error {
+	err := r.each(ctx, query, nil, func(scan func(...any) error) error {
 		var hash sql.RawBytes
 		var at int64
 		if err := scan(&h.seq, &hash, &at); err != nil {
@@ -247,7 +305,8 @@ func (r rows) refs(ctx context.Context, prefix string, limit int) ([]string, err
 // transaction is a writer.
 type transaction struct {
 	rows
-	tx *sql.Tx
+	tx  inside
+	end head // as it will be
 }
 
 func (t *transaction) exec(ctx context.Context, query string, args ...any) error {
@@ -255,14 +314,15 @@ func (t *transaction) exec(ctx context.Context, query string, args ...any) error
 	return unavailable(err)
 }
 
+func (t *transaction) head(context.Context) (head, error) { return t.end, nil }
+
 func (t *transaction) put(ctx context.Context, e Entry) error {
-	err := t.exec(ctx, `INSERT INTO entries (seq, at, kind, about, subject, ref, body, prev, hash)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		e.Seq, e.At.UnixNano(), e.Kind, about(e.Subject), []byte(e.Subject), e.Ref, []byte(e.Body), e.Prev[:], e.Hash[:])
-	if err != nil {
+	if err := t.exec(ctx, putEntry, e.Seq, e.At.UnixNano(), e.Kind, about(e.Subject), []byte(e.Subject), e.Ref, []byte(e.Body),
+		e.Prev[:], e.Hash[:]); err != nil {
 		return err
 	}
-	return t.exec(ctx, "UPDATE head SET seq = $1, hash = $2, at = $3", e.Seq, e.Hash[:], e.At.UnixNano())
+	t.end = head{e.Seq, e.Hash, e.At}
+	return nil
 }
 
 func (t *transaction) open(ctx context.Context, ref string, seq int64, expires time.Time) error {

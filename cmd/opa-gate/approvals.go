@@ -36,7 +36,7 @@ beginning of an id is enough where only one escalation begins so.`,
 	ledgers.add(cmd)
 	cmd.AddCommand(newApprovalsList(&ledgers), newApprovalsShow(&ledgers), newApprove(&ledgers), newReject(&ledgers), newWithdraw(&ledgers),
 		newApprovalsWatch(&ledgers), newAudit(&ledgers), newApprovalsVerify(&ledgers), newExport(&ledgers), newImport(&ledgers),
-		newApprovalsSkill(&ledgers))
+		newApprovalsSkill(&ledgers), newApprovalsToken())
 	return cmd
 }
 

@@ -5,14 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/ledger"
 	"github.com/opa-gate/opa-gate/skill"
 )
 
@@ -102,20 +102,11 @@ func TestSkillCheckLooksIntoTheLedger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := openSkillLedger
-	defer func() { openSkillLedger = before }()
-	check := func(l skill.Ledger, opening, closing error) (code int, status, complaint string) {
+	check := func(args ...string) (code int, status, complaint string) {
 		t.Helper()
-		closed := 0
-		openSkillLedger = func(*cobra.Command) (skill.Ledger, func() error, error) {
-			return l, func() error { closed++; return closing }, opening
-		}
 		var stdout, stderr bytes.Buffer
-		code = run([]string{"skill", "check", filepath.Join(dir, "skills"), "--manifest", filepath.Join(dir, "skills.yaml"),
-			"--engine", "native", "--exit-code", "--format", "json"}, strings.NewReader(""), &stdout, &stderr)
-		if opening == nil && closed != 1 {
-			t.Errorf("the ledger was closed %d times", closed)
-		}
+		code = run(append([]string{"skill", "check", filepath.Join(dir, "skills"), "--manifest", filepath.Join(dir, "skills.yaml"),
+			"--engine", "native", "--exit-code", "--format", "json"}, args...), strings.NewReader(""), &stdout, &stderr)
 		var one struct {
 			Status string `json:"status"`
 		}
@@ -126,28 +117,45 @@ func TestSkillCheckLooksIntoTheLedger(t *testing.T) {
 		}
 		return code, one.Status, stderr.String()
 	}
-	broken := recorded(t, "a:b", skill.SandboxEdit, skill.Approved)
-	broken.err = errors.New("disk on fire")
-	tests := []struct {
-		name             string
-		ledger           skill.Ledger
-		opening, closing error
-		code             int
-		status           string
-	}{
-		{"none", nil, nil, nil, exitCheck, statusPending},
-		{"never seen", recorded(t, "a:b", skill.SandboxEdit), nil, nil, exitCheck, statusPending},
-		{"another tier", recorded(t, "a:b", skill.ReadOnly, skill.Approved), nil, nil, exitCheck, statusPending},
-		{"the folder's name", recorded(t, "pdf", skill.SandboxEdit, skill.Approved), nil, nil, exitCheck, statusPending},
-		{"approved", recorded(t, "a:b", skill.SandboxEdit, skill.Approved), nil, nil, exitDone, statusDeployed},
-		{"rejected", recorded(t, "a:b", skill.SandboxEdit, skill.Rejected), nil, nil, exitCheck, statusRefused},
-		{"broken", broken, nil, nil, exitInput, statusError},
-		{"cannot be opened", nil, errors.New("no such ledger"), nil, exitInput, ""},
-		{"cannot be closed", recorded(t, "a:b", skill.SandboxEdit, skill.Approved), nil, errors.New("no such ledger"), exitInput, statusDeployed},
+	t.Setenv(ledgerVariable, "")
+	if code, status, complaint := check(); code != exitCheck || status != statusPending || complaint != "" {
+		t.Errorf("without a ledger: got %d %s %q", code, status, complaint)
 	}
-	for _, tt := range tests {
-		code, status, complaint := check(tt.ledger, tt.opening, tt.closing)
-		if code != tt.code || status != tt.status || (complaint != "") != (tt.code == exitInput) {
+	foreign := filepath.Join(dir, "foreign.db")
+	if err := os.WriteFile(foreign, []byte("this is no database"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, status, complaint := check("--ledger", foreign); code != exitInput || status != "" || complaint == "" {
+		t.Errorf("a ledger that cannot be opened: got %d %s %q", code, status, complaint)
+	}
+	for i, tt := range []struct {
+		name     string
+		skill    string
+		tier     skill.Tier
+		verdicts []skill.Verdict
+		code     int
+		status   string
+	}{
+		{"never seen", "a:b", skill.SandboxEdit, nil, exitCheck, statusPending},
+		{"another tier", "a:b", skill.ReadOnly, []skill.Verdict{skill.Approved}, exitCheck, statusPending},
+		{"the folder's name", "pdf", skill.SandboxEdit, []skill.Verdict{skill.Approved}, exitCheck, statusPending},
+		{"approved", "a:b", skill.SandboxEdit, []skill.Verdict{skill.Approved}, exitDone, statusDeployed},
+		{"rejected", "a:b", skill.SandboxEdit, []skill.Verdict{skill.Approved, skill.Rejected}, exitCheck, statusRefused},
+	} {
+		file := filepath.Join(dir, fmt.Sprintf("%d.db", i))
+		l, err := ledger.Open(t.Context(), file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range tt.verdicts {
+			if _, err := l.Record(t.Context(), "local:tester", skill.Ruling{Fingerprint: skill.Fingerprint(tt.skill, tt.tier), RequiredTier: tt.tier, Decision: v}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if code, status, complaint := check("--ledger", file); code != tt.code || status != tt.status || complaint != "" {
 			t.Errorf("%s: got %d %s %q", tt.name, code, status, complaint)
 		}
 	}

@@ -134,7 +134,7 @@ func TestFormat(t *testing.T) {
 func schemaSet(t *testing.T) *ast.SchemaSet {
 	t.Helper()
 	set := ast.NewSchemaSet()
-	for _, name := range []string{"call", "skill"} {
+	for _, name := range []string{"call", "skill", "result"} {
 		text, err := policies.Schema(name + ".json")
 		if err != nil {
 			t.Fatal(err)

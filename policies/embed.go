@@ -24,6 +24,6 @@ func FS() fs.FS { return tree }
 func Calls() fs.FS { return calls }
 
 // Schema returns the text of one schema: "call.json", "skill.json", "result.json",
-// "steering.json", or
-// "invariant.json", which is a document of either kind beside the answer to it.
+// "steering.json", or "invariant.json", which is a call or a skill beside the
+// answer to it.
 func Schema(name string) ([]byte, error) { return tree.ReadFile("schemas/" + name) }

@@ -103,6 +103,9 @@ func (e *Evaluator) CallTaint(ctx context.Context, s *capability.Steering) (capa
 	return capability.Tainted, &AnswerError{"gate/steering/taint", "", `expected "clean" or "tainted"`}
 }
 
+// JudgesResults reports whether the policies have the rule that ResultTaints asks.
+func (e *Evaluator) JudgesResults() bool { return e.taint.result != nil }
+
 // Steers reports whether the policies have the optional rule that CallTaint asks.
 func (e *Evaluator) Steers() bool { return e.taint.steering != nil }
 

@@ -16,12 +16,13 @@ var allowed = map[string][]string{
 	"capability": {},
 	"skill":      {},
 	"policies":   {},
+	"optional":   {},
 	"wire":       {"capability", "skill", "policies"},
 	"fixtures":   {"capability", "skill", "policies", "wire"},
 	"evaluator":  {"capability", "skill", "policies", "wire"},
 
 	"bundle":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
-	"analysis": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
+	"analysis": {"capability", "skill", "policies", "optional", "wire", "evaluator", "evaluator/internal/symbolic"},
 
 	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 
@@ -31,7 +32,7 @@ var allowed = map[string][]string{
 }
 
 // standardOnly packages import nothing beyond the standard library.
-var standardOnly = []string{"capability", "skill", "policies"}
+var standardOnly = []string{"capability", "skill", "policies", "optional"}
 
 // registryClient is what bundles are pushed and pulled with.
 const registryClient = "oras.land/"

@@ -13,8 +13,6 @@ import data.gate.profile
 #   about each result.
 # schemas:
 #   - input: schema.result
-# custom:
-#   unused: true
 # scope: document
 default result := true
 

@@ -18,8 +18,6 @@ import data.gate.steering.relax
 # title: The taint under which the call is decided
 # description: What is not known to be clean is tainted.
 # scope: document
-# custom:
-#   unused: true
 default taint := "tainted"
 
 taint := "clean" if input.session == "clean"

@@ -29,6 +29,9 @@ var allowed = map[string][]string{
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
+
+	"agent/steering": {"capability"},
+	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering"},
 }
 
 // standardOnly packages import nothing beyond the standard library.

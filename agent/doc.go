@@ -1,7 +1,7 @@
 package agent
 
 import (
-	_ "github.com/BurntSushi/toml"
 	_ "github.com/modelcontextprotocol/go-sdk/mcp"
+	_ "github.com/BurntSushi/toml"
 	_ "go.yaml.in/yaml/v3"
 )

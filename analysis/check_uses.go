@@ -45,7 +45,7 @@ type ruleUses struct {
 	compiler   *ast.Compiler
 	byDecision map[*ast.Rule]string // the rules that a decision depends on, and which decision
 	byTests    map[*ast.Rule]bool
-	byOthers   map[*ast.Rule]bool // by an invariant, or another entrypoint
+	byOthers   map[*ast.Rule]bool // by an invariant, a rule on taint, or another entrypoint
 	network    bool               // a decision depends on a built-in of the network
 }
 
@@ -77,7 +77,9 @@ func newRuleUses(compiler *ast.Compiler) *ruleUses {
 			}
 		}
 	}
-	u.reach(compiler.GetRulesExact(ast.MustParseRef("data.gate.invariants.breach")), once(u.byOthers))
+	for _, name := range []string{"data.gate.invariants.breach", resultRule, steeringRule} {
+		u.reach(compiler.GetRulesExact(ast.MustParseRef(name)), once(u.byOthers))
+	}
 	return u
 }
 

@@ -63,20 +63,8 @@ func (d *document) raw() json.RawMessage { return json.RawMessage("{" + d.String
 // with what the gate states of a verdict where a document leaves it out, as a test
 // that asks OPA alone has to do; or with no more than it must say.
 func callDocument(c *capability.Call, whole bool) json.RawMessage {
-	var tool, policy, doc document
-	tool.add("name", c.Tool)
-	if !c.LeftOut.Has(capability.OriginMember) {
-		tool.add("origin", c.Profile.Origin.String())
-	}
-	for _, hint := range []struct {
-		name string
-		is   capability.Hint
-	}{{"read_only", c.Profile.ReadOnly}, {"destructive", c.Profile.Destructive}, {"open_world", c.Profile.OpenWorld}} {
-		if hint.is != capability.Unset {
-			tool.add(hint.name, hint.is == capability.Yes)
-		}
-	}
-	doc.add("tool", tool.raw())
+	var policy, doc document
+	doc.add("tool", toolDocument(c))
 	if !c.LeftOut.Has(capability.GrantMember) {
 		var grant document
 		grant.add("base", append(append([]string{}, c.Grant.Base.CoverageNames()...), c.Grant.Unknown...))
@@ -141,4 +129,22 @@ func skillDocument(r *skill.Request, whole bool) json.RawMessage {
 		doc.add("approval", r.Approval.String())
 	}
 	return doc.raw()
+}
+
+// toolDocument writes the tool of a call.
+func toolDocument(c *capability.Call) json.RawMessage {
+	var tool document
+	tool.add("name", c.Tool)
+	if !c.LeftOut.Has(capability.OriginMember) {
+		tool.add("origin", c.Profile.Origin.String())
+	}
+	for _, hint := range []struct {
+		name string
+		is   capability.Hint
+	}{{"read_only", c.Profile.ReadOnly}, {"destructive", c.Profile.Destructive}, {"open_world", c.Profile.OpenWorld}} {
+		if hint.is != capability.Unset {
+			tool.add(hint.name, hint.is == capability.Yes)
+		}
+	}
+	return tool.raw()
 }

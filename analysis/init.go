@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/opa-gate/opa-gate/optional"
 	"github.com/opa-gate/opa-gate/policies"
 )
 
@@ -36,20 +37,30 @@ func (e *NotEmptyError) Error() string {
 }
 
 // Init writes a working copy of the embedded policies to dir: rules, tests,
-// schemas, invariants to add to, settings of editors and a README. It returns
-// the names of the files, with slashes and in order.
+// schemas, invariants to add to, settings of editors and a README; and beside them
+// the optional policies that with names (package optional). It returns the names of
+// the files, with slashes and in order. An unknown name's error matches
+// [optional.ErrUnknown].
 //
 // A directory that has anything in it is refused with a [*NotEmptyError]. The files
 // are written beside their place and moved there when all of them are complete.
 // When it fails, nothing is left but a directory that was there before.
-func Init(dir string) ([]string, error) {
+func Init(dir string, with ...string) ([]string, error) {
+	trees := []fs.FS{policies.FS()}
+	for _, name := range with {
+		tree, err := optional.FS(name)
+		if err != nil {
+			return nil, err
+		}
+		trees = append(trees, tree)
+	}
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if to, err := os.Readlink(dir); err == nil {
 			return nil, fmt.Errorf("%s is a link to %s, which does not exist; nothing was written", dir, to)
 		}
-		return initNew(dir)
+		return initNew(dir, trees)
 	case err != nil:
 		return nil, err
 	case len(entries) > 0:
@@ -59,11 +70,11 @@ func Init(dir string) ([]string, error) {
 		}
 		return nil, blocked
 	}
-	return initEmpty(dir)
+	return initEmpty(dir, trees)
 }
 
 // initNew makes dir, and the directories above it that are missing.
-func initNew(dir string) (files []string, err error) {
+func initNew(dir string, trees []fs.FS) (files []string, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -89,7 +100,7 @@ func initNew(dir string) (files []string, err error) {
 		}
 	}
 	stage := fmt.Sprintf("%s.init-%d", dir, os.Getpid())
-	files, err = initStage(stage)
+	files, err = initStage(stage, trees)
 	if err != nil {
 		return nil, err
 	}
@@ -101,9 +112,9 @@ func initNew(dir string) (files []string, err error) {
 
 // initEmpty fills a directory that is there and empty. It stays the same
 // directory: somebody may be in it, and it may be a mount point.
-func initEmpty(dir string) (files []string, err error) {
+func initEmpty(dir string, trees []fs.FS) (files []string, err error) {
 	stage := filepath.Join(dir, fmt.Sprintf(".init-%d", os.Getpid()))
-	files, err = initStage(stage)
+	files, err = initStage(stage, trees)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +145,7 @@ func initEmpty(dir string) (files []string, err error) {
 }
 
 // initStage writes everything to a new directory, or removes it again.
-func initStage(stage string) (files []string, err error) {
+func initStage(stage string, trees []fs.FS) (files []string, err error) {
 	if err := os.Mkdir(stage, 0o777); err != nil {
 		return nil, err
 	}
@@ -147,7 +158,7 @@ func initStage(stage string) (files []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, tree := range []fs.FS{policies.FS(), extras} {
+	for _, tree := range append(trees, extras) {
 		err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {
 			if err != nil {
 				return err

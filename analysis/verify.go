@@ -29,6 +29,8 @@ type Verification struct {
 	Skills     int         `json:"skills"`    // the same of skills
 	Named      int         `json:"named"`     // of calls whose grant has a name that grants nothing: a sample, besides
 	Arguments  int         `json:"arguments"` // of calls with arguments that rules look for: a sample, besides
+	Results    int         `json:"results"`   // of results, if a rule tells which taint
+	Steering   int         `json:"steering"`  // of what is known of a call, if a rule tells whether it sees the taint
 	Invariants []Invariant `json:"invariants"`
 
 	// Incomplete lists the uses of texts, and of what changes by itself, because of
@@ -133,8 +135,9 @@ const (
 	callsWeight         = 4
 	redeclarationWeight = 1
 	skillsWeight        = 1
+	taintWeight         = 1
 	authoredWeight      = 6
-	verifyWeight        = callsWeight + redeclarationWeight + skillsWeight + authoredWeight + skillsWeight
+	verifyWeight        = callsWeight + redeclarationWeight + skillsWeight + taintWeight + authoredWeight + skillsWeight
 )
 
 // verify runs all checks.
@@ -146,7 +149,7 @@ func (v *verifier) verify(ctx context.Context) (*Verification, error) {
 	if v.result.Incomplete == nil {
 		v.result.Incomplete = []evaluator.Blocker{}
 	}
-	for _, step := range []func(context.Context) error{v.calls, v.redeclarations, v.skills, v.authored} {
+	for _, step := range []func(context.Context) error{v.calls, v.redeclarations, v.skills, v.taint, v.authored} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

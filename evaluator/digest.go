@@ -13,12 +13,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// callPackage is where the rules begin that decide calls.
-const callPackage = "data.gate.call"
+// decidePackages are where the rules begin that decide calls, and that say which
+// taint a call sees.
+var decidePackages = []string{"data.gate.call", "data.gate.steering"}
 
 // Digest names the policies that decide calls, as "sha256:" and hexadecimal
-// digits: the modules that gate/call refers to, one way or another, and the data
-// that these refer to. Two evaluators with the same digest answer every call
+// digits: the modules of gate/call and gate/steering, those that these refer to, one
+// way or another, and the data that they refer to. Two evaluators with the same digest answer every call
 // alike, whether they were loaded from a directory, a bundle or a store; policies
 // on skills and the tests do not count. The error is that of data which are not JSON.
 func (e *Evaluator) Digest() (string, error) { return e.digest() }
@@ -33,7 +34,11 @@ func (s *source) digest() func() (string, error) {
 	}
 	var sums []string
 	used := map[string]any{}
-	for id, m := range reachable(s.modules, callPackage) {
+	taken := map[string]*ast.Module{}
+	for _, root := range decidePackages {
+		maps.Copy(taken, reachable(s.modules, root))
+	}
+	for id, m := range taken {
 		sum := s.sums[id]
 		sums = append(sums, hex.EncodeToString(sum[:]))
 		ast.WalkRefs(m, func(r ast.Ref) bool {

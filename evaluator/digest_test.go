@@ -60,6 +60,9 @@ func TestDigest(t *testing.T) {
 		"a rule on skills":            {tree(appendTo("gate/trust/trust.rego", "\nmore := 1\n")), true},
 		"data that nobody refers to":  {tree(func(f fstest.MapFS) { f["other/data.json"] = &fstest.MapFile{Data: []byte(`{"x": 1}`)} }), true},
 		"the system's name":           {&Options{System: "Acme"}, false},
+		"rules on which calls see a taint": {tree(func(f fstest.MapFS) {
+			f["gate/steering/steering.rego"] = &fstest.MapFile{Data: []byte("package gate.steering\n\ntaint := \"tainted\"\n")}
+		}), false},
 		"another file name of a module": {tree(func(f fstest.MapFS) {
 			f["gate/taint/renamed.rego"] = f["gate/taint/taint.rego"]
 			delete(f, "gate/taint/taint.rego")

@@ -31,6 +31,7 @@ type Options struct {
 	Bundle string  // an OPA bundle file; its signature is not looked at
 	Packed []byte  // the bytes of such a file
 	Store  *Stored // what an OPA has in its store
+	With   []fs.FS // trees laid beside them, such as those of package optional: no file or value of theirs may stand in two
 	System string  // what sentences for a person call this system; "" leaves it to the policies
 }
 
@@ -51,6 +52,7 @@ type Evaluator struct {
 	interpreter *Interpreter
 	compiled    *compilation
 	digest      func() (string, error)
+	taint       *taintRules
 }
 
 // New loads, compiles and prepares policies; nil options mean the embedded
@@ -64,7 +66,11 @@ func New(ctx context.Context, opts *Options) (*Evaluator, error) {
 		opts = &Options{}
 	}
 	if opts.Dir == "" && opts.FS == nil && opts.Bundle == "" && opts.Packed == nil && opts.Store == nil {
-		return newEmbedded(ctx, opts.System)
+		if len(opts.With) == 0 {
+			return newEmbedded(ctx, opts.System)
+		}
+		with := *opts
+		with.FS, opts = policies.FS(), &with
 	}
 	src, err := load(ctx, opts)
 	if err != nil {
@@ -123,7 +129,7 @@ func newEvaluator(b *built, call, skill func() (rego.PreparedEvalQuery, error)) 
 		return nil, err
 	}
 	interpreter := &Interpreter{call, skill}
-	return &Evaluator{interpreter, newCompilation(interpreter, b), b.digest}, nil
+	return &Evaluator{interpreter, newCompilation(interpreter, b), b.digest, newTaintRules(b)}, nil
 }
 
 // built is a set of policies as OPA takes it.

@@ -35,8 +35,41 @@ type source struct {
 	dataFiles []dataFile // that the data come from, if it is a tree
 }
 
-// load reads the policies that opts name.
+// load reads the policies that opts name, and what is laid beside them.
 func load(ctx context.Context, opts *Options) (*source, error) {
+	s, err := loadOne(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	for _, tree := range opts.With {
+		more, err := loadFS(tree)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.with(more); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// with lays what another source has beside s.
+func (s *source) with(more *source) error {
+	for name, module := range more.modules {
+		if s.modules[name] != nil {
+			return fmt.Errorf("%s stands in the policies and in what is laid beside them", name)
+		}
+		s.modules[name], s.sums[name] = module, more.sums[name]
+	}
+	if at, ok := merge(s.data, more.data, ""); !ok {
+		return fmt.Errorf("data at %s stand in the policies and in what is laid beside them", at)
+	}
+	s.dataFiles = append(s.dataFiles, more.dataFiles...)
+	return nil
+}
+
+// loadOne reads the one set of policies that opts name.
+func loadOne(ctx context.Context, opts *Options) (*source, error) {
 	given := 0
 	for _, set := range []bool{opts.Dir != "", opts.FS != nil, opts.Bundle != "", opts.Packed != nil, opts.Store != nil} {
 		if set {
@@ -321,7 +354,7 @@ func WhileCompiling(f func()) {
 func NewCompiler() (*ast.Compiler, error) {
 	schemas := ast.NewSchemaSet()
 	either := map[string]any{}
-	for _, name := range []string{"call", "skill", "invariant"} {
+	for _, name := range []string{"call", "skill", "invariant", "result", "steering"} {
 		text, err := policies.Schema(name + ".json")
 		if err != nil {
 			return nil, err
@@ -331,7 +364,7 @@ func NewCompiler() (*ast.Compiler, error) {
 			return nil, err
 		}
 		schemas.Put(ast.MustParseRef("schema."+name), schema)
-		if name != "invariant" {
+		if name == "call" || name == "skill" {
 			maps.Copy(either, schema.(map[string]any)["properties"].(map[string]any))
 		}
 	}

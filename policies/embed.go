@@ -23,6 +23,7 @@ func FS() fs.FS { return tree }
 // Calls returns the part of the policies that decides calls. It stands alone.
 func Calls() fs.FS { return calls }
 
-// Schema returns the text of one schema: "call.json", "skill.json", or
-// "invariant.json", which is a document of either kind beside the answer to it.
+// Schema returns the text of one schema: "call.json", "skill.json", "result.json",
+// "steering.json", or "invariant.json", which is a call or a skill beside the
+// answer to it.
 func Schema(name string) ([]byte, error) { return tree.ReadFile("schemas/" + name) }

@@ -134,7 +134,7 @@ func TestFormat(t *testing.T) {
 func schemaSet(t *testing.T) *ast.SchemaSet {
 	t.Helper()
 	set := ast.NewSchemaSet()
-	for _, name := range []string{"call", "skill"} {
+	for _, name := range []string{"call", "skill", "result"} {
 		text, err := policies.Schema(name + ".json")
 		if err != nil {
 			t.Fatal(err)
@@ -175,6 +175,7 @@ func TestMisspeltInputDoesNotCompile(t *testing.T) {
 		"gate/call/call.rego":               {"input.policy.veto", "input.policy.vetto"},
 		"gate/grant/grant.rego":             {"input.grant.base", "input.grants.base"},
 		"gate/taint/taint.rego":             {"input.taint", "input.taints"},
+		"gate/taint/result.rego":            {`input, "untrusted_result"`, `input.untrusted, "untrusted_result"`},
 		"gate/profile/profile.rego":         {"input.tool.destructive", "input.tool.destructiv"},
 		"gate/trust/trust.rego":             {"input.provenance.fail_count", "input.provenance.failed_count"},
 		"gate/skill/skill.rego":             {"input.requested", "input.request"},
@@ -344,6 +345,38 @@ func TestOrigins(t *testing.T) {
 	sort.Strings(inRego)
 	if !slices.Equal(inRego, want) {
 		t.Errorf("Rego has origins %q, want %q", inRego, want)
+	}
+}
+
+// The schemas that have a tool describe it alike.
+func TestToolsOfSchemas(t *testing.T) {
+	tool := func(name string) map[string]any {
+		text, err := policies.Schema(name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var schema struct {
+			Properties struct {
+				Tool map[string]any `json:"tool"`
+			} `json:"properties"`
+		}
+		if err := json.Unmarshal(text, &schema); err != nil {
+			t.Fatal(err)
+		}
+		members := schema.Properties.Tool["properties"].(map[string]any)
+		for _, m := range members {
+			delete(m.(map[string]any), "description") // says what follows from it, which differs
+		}
+		return members
+	}
+	want := tool("call")
+	if len(want) != 5 {
+		t.Fatalf("a call's tool has %d members, want 5", len(want))
+	}
+	for _, name := range []string{"result", "steering"} {
+		if got := tool(name); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s.json has the tool %v, want %v", name, got, want)
+		}
 	}
 }
 

@@ -4,33 +4,51 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/optional"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
 func newPolicyInit() *cobra.Command {
-	return &cobra.Command{
+	with := choice{names: optional.Names(), many: true}
+	cmd := &cobra.Command{
 		Use:   "init DIR",
 		Short: "Write a working copy of the built-in policies to edit",
 		Long: `Init writes a working copy of the built-in policies to DIR: the rules and their
 tests, the schemas of the documents, a file of invariants to add to, settings for
 editors, and a README that says what each file is.
 
+With --with steering it lays a finer rule on taint beside them: a call of a tainted
+session is decided as in a clean one if the person typed where it goes and what it
+says, or if it changes what is the person's own and can be undone. What each of its
+relaxations gives up stands in gate/steering/steering.rego; data.json beside it lists
+those that are in force.
+
 DIR is made if it does not exist. If it holds anything, nothing is written.`,
-		Example: "  opa-gate policy init my-policies",
-		Args:    oneDirectory,
+		Example: `  opa-gate policy init my-policies
+  opa-gate policy init --with steering my-policies`,
+		Args: oneDirectory,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			files, err := analysis.Init(args[0])
+			var names []string
+			if with.value != "" {
+				names = slices.Compact(slices.Sorted(strings.SplitSeq(with.value, ",")))
+			}
+			files, err := analysis.Init(args[0], names...)
 			if err != nil {
 				return fmt.Errorf("policy init: %w", err)
 			}
 			p := &printer{Writer: bufio.NewWriter(cmd.OutOrStdout()), colour: wantsColour(cmd.OutOrStdout())}
 			dir := wire.Printable(args[0])
-			_, _ = fmt.Fprintf(p, "%s holds the built-in policies, %s; its README.md says what each is.\n", dir, counted(len(files), "file", "files"))
+			beside := ""
+			if len(names) > 0 {
+				beside = " and " + strings.Join(names, ", ")
+			}
+			_, _ = fmt.Fprintf(p, "%s holds the built-in policies%s, %s; its README.md says what each is.\n", dir, beside, counted(len(files), "file", "files"))
 			p.title("next")
 			ask := "opa-gate decide --policies " + quoted(args[0]) + " call.json"
 			for _, step := range []struct{ command, does string }{
@@ -46,6 +64,8 @@ DIR is made if it does not exist. If it holds anything, nothing is written.`,
 			return p.Flush()
 		},
 	}
+	with.add(cmd, "with", "the optional policies to lay beside them")
+	return cmd
 }
 
 // next writes a command to run, and what for.

@@ -17,12 +17,13 @@ var allowed = map[string][]string{
 	"skill":      {},
 	"policies":   {},
 	"provenance": {"skill"},
+	"optional":   {},
 	"wire":       {"capability", "skill", "policies"},
 	"fixtures":   {"capability", "skill", "policies", "wire"},
 	"evaluator":  {"capability", "skill", "policies", "wire"},
 
 	"bundle":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
-	"analysis": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
+	"analysis": {"capability", "skill", "policies", "optional", "wire", "evaluator", "evaluator/internal/symbolic"},
 
 	"ledger":    {"capability", "skill"},
 	"approvals": {"capability", "skill", "policies", "wire", "ledger"},
@@ -32,10 +33,13 @@ var allowed = map[string][]string{
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
+
+	"agent/steering": {"capability"},
+	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering"},
 }
 
 // standardOnly packages import nothing beyond the standard library.
-var standardOnly = []string{"capability", "skill", "policies"}
+var standardOnly = []string{"capability", "skill", "policies", "optional"}
 
 // registryClient is what bundles are pushed and pulled with.
 const registryClient = "oras.land/"

@@ -39,10 +39,8 @@ destructive := input.tool.destructive if {
 # title: The open_world annotation
 # description: |
 #   Says that the tool's result may carry content of uncontrolled origin. It
-#   never changes what is required, so no decision reads it. It is here for those
-#   who taint a conversation by it.
-# custom:
-#   unused: true
+#   never changes what is required, so no decision reads it. Whether the result
+#   taints the conversation does.
 # scope: document
 default open_world := true
 

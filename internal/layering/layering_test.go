@@ -23,9 +23,9 @@ var allowed = map[string][]string{
 	"bundle":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 	"analysis": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 
-	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
-
-	"ledger": {"capability", "skill"},
+	"ledger":    {"capability", "skill"},
+	"approvals": {"capability", "skill", "policies", "wire", "ledger"},
+	"server":    {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "approvals"},
 
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
@@ -73,7 +73,7 @@ func TestImports(t *testing.T) {
 					t.Errorf("%s must not depend on %s: it imports the standard library only", pkg, dep)
 				}
 				for _, h := range heavy {
-					if pkg != "server" && strings.HasPrefix(dep, h) && (pkg != "bundle" || h != registryClient) && (pkg != "ledger" || !slices.Contains(databases, h)) {
+					if pkg != "server" && strings.HasPrefix(dep, h) && (pkg != "bundle" || h != registryClient) && (pkg != "ledger" && pkg != "approvals" || !slices.Contains(databases, h)) {
 						t.Errorf("%s must not depend on %s: an embedder would pay for it", pkg, dep)
 					}
 				}

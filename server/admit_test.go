@@ -110,7 +110,8 @@ func TestAdmitWithoutLedger(t *testing.T) {
 	}
 }
 
-// What a person decided about a skill counts, and what the document says does not.
+// What a person decided about a skill counts, and a document that says it itself is
+// refused.
 func TestSkillsAreLookedUp(t *testing.T) {
 	s, l, _ := staffed(t, local())
 	const asked = `{"skill":"a:b","requested":"sandbox_edit"}`
@@ -125,10 +126,11 @@ func TestSkillsAreLookedUp(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, doc := range []string{asked, claims} {
-			if status, body := s.send(t, "POST", "/v1/gate/skill", "", doc); status != 200 || !strings.Contains(body, step.want) {
-				t.Errorf("%v, %s: status %d: %s", step.verdict, doc, status, body)
-			}
+		if status, body := s.send(t, "POST", "/v1/gate/skill", "", asked); status != 200 || !strings.Contains(body, step.want) {
+			t.Errorf("%v: status %d: %s", step.verdict, status, body)
+		}
+		if status, body := s.send(t, "POST", "/v1/gate/skill", "", claims); status != 400 || !strings.Contains(body, `"/approval"`) {
+			t.Errorf("%v, and the document says so itself: status %d: %s", step.verdict, status, body)
 		}
 	}
 }

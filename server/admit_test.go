@@ -137,7 +137,8 @@ func TestSkillsAreLookedUp(t *testing.T) {
 
 // OPA's authorization sees the request, and the role is looked at all the same.
 func TestApprovalsBehindAuthorization(t *testing.T) {
-	b := with(t, "authz", func(files map[string]string) {
+	b := raw(t, "authz", func(files map[string]string) {
+		replace(t, files, ".manifest", `["gate"]`, `["gate", "system/authz"]`)
 		files["system/authz/authz.rego"] = `package system.authz
 default allow := false
 allow if input.path[0] == "approvals"

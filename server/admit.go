@@ -130,13 +130,17 @@ func callOfAdmission(doc, answer []byte) (call, decision []byte) {
 }
 
 // skillWith is the skill route over a ledger: where the gate denies, what a person
-// decided counts, and not what the document says of that.
+// decided is looked up, and a document that says it itself is refused.
 func (g *gate) skillWith(l skill.Ledger) route {
 	r := skillRoute
 	r.decide = func(p *policies, ctx context.Context, doc []byte) ([]byte, error) {
 		q, err := wire.ParseSkill(doc)
 		if err != nil {
 			return nil, err
+		}
+		if q.Approval != skill.NoVerdict {
+			return nil, &wire.Error{Kind: wire.Invalid, Line: 1, Pointer: "/approval",
+				Expected: "no approval, because it is looked up in the ledger", Got: q.Approval.String()}
 		}
 		a, err := p.documents.Engine.Skill(ctx, q)
 		if err != nil {
@@ -150,7 +154,7 @@ func (g *gate) skillWith(l skill.Ledger) route {
 			g.complain("A skill that was denied could not be looked up: %v", err)
 			return nil, &unsettled{problem{Message: errLedger.Error()}.text(), errLedger}
 		}
-		if verdict != q.Approval {
+		if verdict != skill.NoVerdict {
 			q.Approval = verdict
 			if a, err = p.documents.Engine.Skill(ctx, q); err != nil {
 				return nil, err

@@ -60,7 +60,7 @@ export class Card {
     if (p.arguments.members.length > 0) {
       const raw = el('details', { class: 'raw' }, el('summary', {}, 'As JSON'));
       raw.addEventListener('toggle', () => { // made when it is looked at
-        if (raw.open && raw.children.length === 1) raw.append(el('pre', {}, long(written(p.arguments), 4000)));
+        if (raw.open && raw.children.length === 1) raw.append(el('pre', {}, long(written(p.arguments), 4000, false)));
       });
       out.append(raw);
     }
@@ -79,10 +79,16 @@ export class Card {
   update(p) {
     const before = this.p.state;
     const first = this.foot.childNodes.length === 0;
+    const height = this.foot.offsetHeight;
     this.p = { ...p, arguments: this.p.arguments };
     if (first || before !== p.state || p.uses !== this.uses) {
       this.uses = p.uses;
       this.showState();
+      // What stands below must not move under somebody's hand.
+      if (before === 'waiting' && p.state !== 'waiting' && height > 0 && !this.badge) {
+        this.foot.style.height = `${height}px`;
+        this.foot.classList.add('held');
+      }
     }
     this.tick();
     return before === 'waiting' && p.state !== 'waiting';
@@ -126,6 +132,7 @@ export class Card {
 
   // say has a sentence stand on the card.
   say(text) {
+    this.foot.style.height = ''; // it was this person's own hand
     this.tell.replaceChildren(seen(text));
     this.tell.hidden = false;
   }

@@ -19,15 +19,17 @@ export function el(tag, attributes = {}, ...children) {
 const unseen = /[\p{C}\p{Zl}\p{Zp}\p{Variation_Selector}\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]|(?<=\p{M}{3})\p{M}/gu;
 
 // seen returns text as nodes, with marks for what cannot be seen. Lines says that
-// line breaks and tabs are a part of the text's shape.
-export function seen(text, lines = false) {
+// line breaks and tabs are a part of the text's shape: 'marked', or 'own' where
+// this page made them.
+export function seen(text, lines = '') {
   const out = document.createDocumentFragment();
   let from = 0;
   for (const match of text.matchAll(unseen)) {
     out.append(text.slice(from, match.index));
     from = match.index + match[0].length;
     const c = match[0];
-    if (lines && c === '\n') out.append(el('span', { class: 'mark faint', title: 'a line break' }, '↵'), '\n');
+    if (lines === 'own' && c === '\n') out.append('\n');
+    else if (lines && c === '\n') out.append(el('span', { class: 'mark faint', title: 'a line break' }, '↵'), '\n');
     else if (lines && c === '\t') out.append(el('span', { class: 'mark faint', title: 'a tab' }, '⇥'), '\t');
     else out.append(el('span', { class: 'mark', title: 'a character that cannot be seen' }, code(c)));
   }
@@ -47,19 +49,20 @@ const longText = 400; // characters that are shown at first
 const manyMembers = 100;
 
 // long returns text that is cut, with a way to see all of it.
-export function long(text, limit = longText) {
+export function long(text, limit = longText, marked = true) {
+  const lines = marked ? 'marked' : 'own';
   const shown = el('span', { class: 'text', dir: 'ltr' });
   if (text.length <= limit * 1.25) {
-    shown.append(seen(text, true));
+    shown.append(seen(text, lines));
     return shown;
   }
   let end = limit;
   if (/[\ud800-\udbff]/.test(text[end - 1])) end -= 1; // not between the halves of a character
-  shown.append(seen(text.slice(0, end), true));
+  shown.append(seen(text.slice(0, end), lines));
   const more = el('button', {
     type: 'button', class: 'all',
     onclick: () => {
-      shown.replaceChildren(seen(text, true));
+      shown.replaceChildren(seen(text, lines));
       shown.setAttribute('tabindex', '-1');
       shown.focus();
     },

@@ -64,7 +64,7 @@ decide them, on the page at /approvals or over HTTP:
 Who asks for approvals sends a token, as Authorization: Bearer. --approval-tokens
 names the file that approvals token writes. Without one, a token for this run is
 made and printed with the page's address. Skills that are denied are looked up in
-the ledger; what a document says of a person's decision does not count then.
+the ledger, and a document that brings an approval of its own is refused.
 
 It listens on this machine alone unless --addr says otherwise. Another address
 needs TLS and authentication, or --allow-plain; and --approval-tokens, if there is

@@ -152,6 +152,9 @@ func (f approvals) Admit(_ context.Context, c agent.Case, o capability.Outcome) 
 	return f(c, o)
 }
 
+func (approvals) Wait(context.Context, string) error             { return nil }
+func (approvals) Withdraw(context.Context, string, string) error { return nil }
+
 type rule func() (bool, error)
 
 func (f rule) Taints(context.Context, string, capability.Profile, bool) (bool, error) { return f() }

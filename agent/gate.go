@@ -194,12 +194,56 @@ func (g *Gate) decide(ctx context.Context, r Request) (Verdict, error) {
 	if !v.Outcome.Kind.Valid() {
 		return Verdict{}, fmt.Errorf("%w: the outcome %v is none", ErrPanic, v.Outcome.Kind)
 	}
-	if v.Tainting && (v.Runs() || v.Asks() && r.Asks) {
-		if _, err := g.Sessions.Taint(ctx, r.Session, r.source(Started, v.Tool, arguments)); err != nil {
+	if v.Runs() || v.Asks() && r.Asks {
+		var src *Source
+		if v.Tainting {
+			started := r.source(Started, v.Tool, arguments)
+			src = &started
+		}
+		var about Draft
+		if v.Asks() && v.Pending != "" && r.CallID != "" {
+			body, err := json.Marshal(v.Pending)
+			if err != nil {
+				return Verdict{}, err
+			}
+			about = Draft{Kind: KindAsked, Subject: r.askedSubject(), Body: body}
+		}
+		if src == nil && about.Kind == "" {
+			return v, nil
+		}
+		if _, err := g.Sessions.letGo(ctx, r.Session, src, about); err != nil {
 			return Verdict{}, err
 		}
 	}
 	return v, nil
+}
+
+// KindAsked is the kind of entry that says which escalation waits for a call that
+// the surface asks a person about, under a subject of the call's own.
+const KindAsked = "session.asked"
+
+func (r *Request) askedSubject() string {
+	text, _ := json.Marshal([2]string{r.Session, r.CallID}) // texts are always written
+	return "asked:" + string(text)
+}
+
+// settle ends the escalation of a call that a person agreed to at the surface:
+// it need not wait elsewhere.
+func (g *Gate) settle(ctx context.Context, r *Request) error {
+	if r.CallID == "" || g.Approvals == nil {
+		return nil
+	}
+	history, err := g.Sessions.Log.Subject(ctx, r.askedSubject())
+	if err != nil || len(history) == 0 {
+		return err
+	}
+	var id string
+	if err := json.Unmarshal(history[len(history)-1].Body, &id); err != nil {
+		return fmt.Errorf("%w: %w", ErrHistory, err)
+	}
+	// Somebody else may have decided it by now; then there is nothing to end.
+	_ = g.Approvals.Withdraw(ctx, id, "the person at the agent decided")
+	return nil
 }
 
 // A Result is the end of a call, however it ended.
@@ -219,6 +263,9 @@ func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
 	}()
 	arguments, err := r.check()
 	if err != nil {
+		return State{}, err
+	}
+	if err := g.settle(ctx, &r.Request); err != nil {
 		return State{}, err
 	}
 	tool := g.Catalogue.Lookup(r.Tool)

@@ -167,20 +167,36 @@ func (s *Sessions) Continue(ctx context.Context, id string) (State, error) {
 // every process that asks sees the conversation tainted. What is known already
 // is not recorded again.
 func (s *Sessions) Taint(ctx context.Context, id string, src Source) (State, error) {
-	if !src.Why.valid() {
+	return s.letGo(ctx, id, &src, Draft{})
+}
+
+// letGo records in one step what a call brings in, if src is not nil, and a draft
+// about the call, if it has a kind.
+func (s *Sessions) letGo(ctx context.Context, id string, src *Source, about Draft) (State, error) {
+	if src != nil && !src.Why.valid() {
 		return State{}, fmt.Errorf("%w: %q is no way in which content comes in", ErrHistory, src.Why)
 	}
 	// A look first: in a tainted conversation most calls tell nothing new, and
 	// reading holds nobody up.
-	if st, err := s.State(ctx, id); err != nil || st.tells(src) {
-		return st, err
+	if about.Kind == "" {
+		if st, err := s.State(ctx, id); err != nil || src == nil || st.tells(*src) {
+			return st, err
+		}
 	}
 	return s.update(ctx, id, func(st State, now time.Time) ([]Draft, error) {
-		if st.tells(src) {
-			return nil, nil
+		var drafts []Draft
+		if src != nil && !st.tells(*src) {
+			told := *src
+			told.At = now
+			var err error
+			if drafts, err = taintDraft(told); err != nil {
+				return nil, err
+			}
 		}
-		src.At = now
-		return taintDraft(src)
+		if about.Kind != "" {
+			drafts = append(drafts, about)
+		}
+		return drafts, nil
 	})
 }
 
@@ -256,6 +272,9 @@ func (s *Sessions) update(ctx context.Context, id string, f func(State, time.Tim
 			return nil, err
 		}
 		for i := range drafts {
+			if drafts[i].Subject != "" { // about something else
+				continue
+			}
 			drafts[i].Subject = subject
 			if err := st.take(drafts[i].Kind, drafts[i].Body, now); err != nil {
 				return nil, err

@@ -73,11 +73,6 @@ func (h *Handler) before(ctx context.Context, e *event, project string) Reply {
 	if err != nil {
 		return h.failed(e, err)
 	}
-	if v.Asks() && v.Pending != "" && h.canAsk(e) && e.Call != "" {
-		if err := h.remember(ctx, e, v.Pending); err != nil {
-			return h.failed(e, err)
-		}
-	}
 	h.log(record{Session: e.Session, Event: e.Name, Tool: e.Tool, Call: e.Call, Agent: e.Agent,
 		Outcome: v.Outcome.Kind.String(), Reason: v.Outcome.Reason, Missing: v.Outcome.Missing.DisplayNames(),
 		Taint: v.State.Taint.String(), Taints: v.Tainting, Pending: v.Pending, Approval: v.Approved})
@@ -101,9 +96,6 @@ func (h *Handler) after(ctx context.Context, e *event) Reply {
 		Request: agent.Request{Session: e.Session, Tool: e.Tool, CallID: e.Call, Agent: e.Agent, Arguments: e.Input},
 		Failed:  e.Name == postToolUseFailure,
 	})
-	if err == nil {
-		err = h.settled(ctx, e)
-	}
 	if err != nil {
 		return h.failed(e, err)
 	}
@@ -181,41 +173,4 @@ func (h *Handler) log(r record) {
 	if line, err := json.Marshal(r); err == nil {
 		_, _ = h.Log.Write(append(line, '\n')) // a log that is full must not decide anything
 	}
-}
-
-// What a person agrees to at the agent no longer waits elsewhere. Which
-// escalation belongs to a call stands in the log under the call's own subject.
-const kindAsked = "session.asked"
-
-func askedSubject(e *event) string {
-	text, _ := json.Marshal([2]string{e.Session, e.Call})
-	return "asked:" + string(text)
-}
-
-func (h *Handler) remember(ctx context.Context, e *event, pending string) error {
-	_, err := h.Gate.Sessions.Log.Update(ctx, askedSubject(e), func(history []agent.Entry, _ time.Time) ([]agent.Draft, error) {
-		body, err := json.Marshal(pending)
-		if len(history) > 0 && string(history[len(history)-1].Body) == string(body) {
-			return nil, nil
-		}
-		return []agent.Draft{{Kind: kindAsked, Subject: askedSubject(e), Body: body}}, err
-	})
-	return err
-}
-
-func (h *Handler) settled(ctx context.Context, e *event) error {
-	if e.Call == "" || h.Gate.Approvals == nil {
-		return nil
-	}
-	history, err := h.Gate.Sessions.Log.Subject(ctx, askedSubject(e))
-	if err != nil || len(history) == 0 {
-		return err
-	}
-	var id string
-	if err := json.Unmarshal(history[len(history)-1].Body, &id); err != nil {
-		return err
-	}
-	// Somebody else may have decided it by now; then there is nothing to end.
-	_ = h.Gate.Approvals.Withdraw(ctx, id, "the person at the agent decided")
-	return nil
 }

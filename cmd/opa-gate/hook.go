@@ -106,6 +106,9 @@ func (f *hookFlags) answer(cmd *cobra.Command) error {
 	case <-time.After(f.limit()):
 		r = hook.Block(fmt.Sprintf("nothing was decided within %v; make the call again, or give --deadline more time", f.limit()))
 	}
+	if r.Exit == hook.ExitDone && !line.Heard(cmd.OutOrStdout()) {
+		r = hook.Block("standard output leads nowhere, so that no answer would be read; start the hook with one")
+	}
 	if f.mode.value == modeShadow && r.Exit != hook.ExitDone {
 		_, _ = io.WriteString(cmd.ErrOrStderr(), r.Stderr)
 		r = hook.Reply{Stdout: []byte("{}\n")}

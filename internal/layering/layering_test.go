@@ -27,13 +27,18 @@ var allowed = map[string][]string{
 
 	"ledger": {"capability", "skill"},
 
+	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger"},
+	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line"},
+	"agent/hook/line":     {},
+	"agent/hook/settings": {},
+
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
 }
 
 // standardOnly packages import nothing beyond the standard library.
-var standardOnly = []string{"capability", "skill", "policies"}
+var standardOnly = []string{"capability", "skill", "policies", "agent/hook/line"}
 
 // registryClient is what bundles are pushed and pulled with.
 const registryClient = "oras.land/"

@@ -93,6 +93,9 @@ func write(r Reply, out, problems io.Writer) int {
 	if !r.sound() {
 		r = block("there is no answer")
 	}
+	if r.Exit == exitDone && !Heard(out) {
+		r = block("standard output leads nowhere, so that no answer would be read")
+	}
 	_, _ = problems.Write(r.Stderr) // the exit code says what counts
 	if _, err := out.Write(r.Stdout); err != nil {
 		_, _ = fmt.Fprintf(problems, "opa-gate: the answer cannot be written: %v\n", err)
@@ -112,4 +115,19 @@ func Beside(name string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(filepath.Dir(self), name), nil
+}
+
+// Heard reports whether somebody can read what is written to out. A program that
+// is started without standard output gets one that swallows everything.
+func Heard(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	if !ok {
+		return true
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }

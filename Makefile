@@ -3,12 +3,12 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint exhaustive fuzz bench bench-serve bench-ledger microbench generate
+.PHONY: all build test race lint exhaustive fuzz bench bench-serve bench-ledger bench-hook microbench generate
 
 all: lint test
 
 build:
-	CGO_ENABLED=0 $(GO) build -o bin/opa-gate ./cmd/opa-gate
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/opa-gate ./cmd/opa-gate-hook
 
 test:
 	$(GO) test -timeout 30m ./...
@@ -47,6 +47,10 @@ bench-serve:
 # and on a PostgreSQL that it starts.
 bench-ledger:
 	$(GO) test -run '^$$' -bench . -benchmem ./ledger
+
+# Hook calls as an agent makes them, from the start of the process to the answer.
+bench-hook:
+	$(GO) run ./internal/hookbench
 
 # Go's own benchmarks of the parts.
 microbench:

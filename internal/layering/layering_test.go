@@ -30,6 +30,11 @@ var allowed = map[string][]string{
 
 	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "approvals"},
 
+	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger"},
+	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line"},
+	"agent/hook/line":     {},
+	"agent/hook/settings": {},
+
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
@@ -39,7 +44,7 @@ var allowed = map[string][]string{
 }
 
 // standardOnly packages import nothing beyond the standard library.
-var standardOnly = []string{"capability", "skill", "policies", "optional"}
+var standardOnly = []string{"capability", "skill", "policies", "optional", "agent/hook/line"}
 
 // registryClient is what bundles are pushed and pulled with.
 const registryClient = "oras.land/"

@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/wire"
+)
+
+// A Request is one call that an agent is about to make.
+type Request struct {
+	Session   string              // the conversation's ID
+	Tool      string              // the tool's name, as the agent knows it
+	CallID    string              // the call's ID, as the agent names it; "" if it has none
+	Agent     string              // the sub-agent's ID, if one makes the call
+	Arguments json.RawMessage     // one JSON object; nil means an empty one
+	Declared  *capability.Profile // what the tool's server declares; its origin counts for nothing
+	Root      string              // the folder that is the sandbox; relative paths start at Dir
+	Dir       string              // the working directory; "" is Root
+	// Asks: the surface itself puts an escalation to a person and makes the call
+	// if the person agrees, without asking the gate again.
+	Asks bool
+}
+
+// A Verdict is what the gate says of a call. The zero Verdict refuses it.
+type Verdict struct {
+	Outcome  capability.Outcome // with people's approvals taken into account
+	Tool     Tool               // what the catalogue states
+	Profile  capability.Profile // what was decided on
+	State    State              // of the conversation, as the decision saw it
+	Tainting bool               // the call's result taints the conversation
+	// Transform is what a person who agrees to an escalation agrees to: with it
+	// the call has to be made.
+	Transform capability.Transform
+	Pending   string // the ID under which the escalation waits for a person; "" if it does not
+	Approved  string // the ID of the approval that let the call go; "" if none was needed
+}
+
+// Runs reports whether the call may be made, with the outcome's arguments or
+// note.
+func (v *Verdict) Runs() bool {
+	switch v.Outcome.Kind {
+	case capability.Allow, capability.Modify, capability.Inject:
+		return true
+	}
+	return false
+}
+
+// Asks reports whether a person may still allow the call.
+func (v *Verdict) Asks() bool { return v.Outcome.Kind == capability.Escalate }
+
+// A TaintRule says whether the results of a tool taint the conversation.
+type TaintRule interface {
+	// Taints gets the tool's name, its profile, and whether the operator says so
+	// in any case. An error means that it is not known, which counts as yes, and
+	// the call is refused.
+	Taints(ctx context.Context, tool string, p capability.Profile, operator bool) (bool, error)
+}
+
+// Taints is the native reference of the rule: the result of a tool taints the
+// conversation if it can carry content of uncontrolled origin (specification,
+// section 2), or if nobody knows where the tool comes from, or if it fetches.
+func Taints(p capability.Profile) bool {
+	return p.IsOpenWorld() || p.Origin == capability.Fetcher || p.Origin == capability.Unknown || !p.Origin.Valid()
+}
+
+// Approvals keeps escalations until people decide on them.
+type Approvals interface {
+	// Admit returns the outcome of a call once people's decisions are taken into
+	// account. An outcome that is no escalation comes back as it is.
+	Admit(ctx context.Context, c Case, o capability.Outcome) (Admission, error)
+}
+
+// A Case is a call with what an approval of it is bound to.
+type Case struct {
+	Tool      string
+	Arguments json.RawMessage
+	Policy    capability.CallPolicy
+	Session   string
+	Revision  string // of the policies
+}
+
+// An Admission is what people's decisions make of an outcome.
+type Admission struct {
+	Outcome  capability.Outcome
+	Pending  string // what waits now; "" if nothing does
+	Approved string // what let the call go; "" if nothing did
+}
+
+// A Gate decides an agent's calls. Its fields are set before its first use.
+type Gate struct {
+	Engine    evaluator.Engine
+	Rule      TaintRule // nil: [Taints]
+	Catalogue *Catalogue
+	Sessions  *Sessions
+	Approvals Approvals // nil: escalations wait nowhere
+	Revision  string    // of the policies
+}
+
+// Bounds of a request.
+const (
+	MaxTool      = 1024          // bytes of a tool's name
+	MaxCallID    = 1024          // bytes of a call's ID
+	MaxArguments = wire.MaxBytes // bytes of the arguments
+	maxShown     = 300           // bytes of what a source shows
+)
+
+// Errors of a Gate, to be told apart with errors.Is.
+var (
+	// ErrRequest: the call itself is malformed.
+	ErrRequest = errors.New("the call is malformed")
+	// ErrPanic: the gate has a fault.
+	ErrPanic = errors.New("the gate failed")
+)
+
+// Decide answers one call. If the call may run, and its result taints the
+// conversation, the conversation is tainted when Decide returns. An error means
+// that nothing was decided: the call must not be made. The Verdict is then the zero
+// one.
+func (g *Gate) Decide(ctx context.Context, r Request) (v Verdict, err error) {
+	// The one place where what goes wrong becomes a refusal.
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", ErrPanic, p)
+		}
+		if err != nil {
+			v = Verdict{}
+		}
+	}()
+	if v, err = g.decide(ctx, r); err != nil {
+		return v, err
+	}
+	if err := ctx.Err(); err != nil { // whoever asked has gone, or has no time left
+		return v, err
+	}
+	return v, nil
+}
+
+func (g *Gate) decide(ctx context.Context, r Request) (Verdict, error) {
+	arguments, err := r.check()
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Tool: g.Catalogue.Lookup(r.Tool)}
+	v.Profile = v.Tool.Profile
+	if r.Declared != nil {
+		v.Profile = v.Tool.Declared(*r.Declared)
+	}
+	if v.Tainting, err = g.taints(ctx, r.Tool, v.Tool, v.Profile); err != nil {
+		return Verdict{}, err
+	}
+	if v.State, err = g.Sessions.State(ctx, r.Session); err != nil {
+		return Verdict{}, err
+	}
+	if v.State.First.IsZero() {
+		if v.State, err = g.Sessions.Continue(ctx, r.Session); err != nil {
+			return Verdict{}, err
+		}
+	}
+	call := &capability.Call{Tool: r.Tool, Profile: v.Profile, Grant: g.Catalogue.Grant, Taint: v.State.Taint}
+	if call.Policy, err = g.policy(&r, v.Tool, v.Profile, arguments); err != nil {
+		return Verdict{}, err
+	}
+	v.Transform = call.Policy.Transform
+	if v.Outcome, err = g.Engine.Decide(ctx, call); err != nil {
+		return Verdict{}, err
+	}
+	if v.Asks() && g.Approvals != nil {
+		c := Case{Tool: r.Tool, Arguments: r.Arguments, Policy: call.Policy, Session: r.Session, Revision: g.Revision}
+		if len(c.Arguments) == 0 {
+			c.Arguments = json.RawMessage("{}")
+		}
+		admission, err := g.Approvals.Admit(ctx, c, v.Outcome)
+		if err != nil {
+			return Verdict{}, err
+		}
+		v.Outcome, v.Pending, v.Approved = admission.Outcome, admission.Pending, admission.Approved
+	}
+	if !v.Outcome.Kind.Valid() {
+		return Verdict{}, fmt.Errorf("%w: the outcome %v is none", ErrPanic, v.Outcome.Kind)
+	}
+	if v.Tainting && (v.Runs() || v.Asks() && r.Asks) {
+		if _, err := g.Sessions.Taint(ctx, r.Session, r.source(Started, v.Tool, arguments)); err != nil {
+			return Verdict{}, err
+		}
+	}
+	return v, nil
+}
+
+// A Result is the end of a call, however it ended.
+type Result struct {
+	Request
+	Failed bool
+}
+
+// Result takes note of the end of a call. If the call's result taints the
+// conversation, the conversation is tainted when Result returns, even if nobody has
+// asked the gate about the call. An error means that this is not known.
+func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			st, err = State{}, fmt.Errorf("%w: %v", ErrPanic, p)
+		}
+	}()
+	arguments, err := r.check()
+	if err != nil {
+		return State{}, err
+	}
+	tool := g.Catalogue.Lookup(r.Tool)
+	profile := tool.Profile
+	if r.Declared != nil {
+		profile = tool.Declared(*r.Declared)
+	}
+	tainting, err := g.taints(ctx, r.Tool, tool, profile)
+	if err != nil {
+		return State{}, err
+	}
+	if !tainting {
+		return g.Sessions.State(ctx, r.Session)
+	}
+	why := Ended
+	if r.Failed {
+		why = Failed
+	}
+	return g.Sessions.Taint(ctx, r.Session, r.source(why, tool, arguments))
+}
+
+func (g *Gate) taints(ctx context.Context, name string, t Tool, p capability.Profile) (bool, error) {
+	if g.Rule == nil {
+		return t.Taints || Taints(p), nil
+	}
+	return g.Rule.Taints(ctx, name, p, t.Taints)
+}
+
+// policy is the operator's verdict on the call.
+func (g *Gate) policy(r *Request, t Tool, p capability.Profile, arguments map[string]json.RawMessage) (capability.CallPolicy, error) {
+	out := capability.CallPolicy{Vetoed: t.Vetoed, Veto: t.Veto, RequiresHuman: t.RequiresHuman}
+	out.SandboxEscalation = len(t.Paths) > 0 && !g.inSandbox(r, t.Paths, arguments, p.IsReadOnly())
+	switch {
+	case len(t.Set) > 0:
+		changed := maps.Clone(arguments)
+		maps.Copy(changed, t.Set)
+		text, err := json.Marshal(changed)
+		if err != nil {
+			return out, fmt.Errorf("%w: %w", ErrRequest, err)
+		}
+		out.Transform = capability.Transform{Kind: capability.Rewrite, Arguments: text}
+	case t.Note != "":
+		out.Transform = capability.Transform{Kind: capability.InjectContext, Note: t.Note}
+	}
+	return out, nil
+}
+
+// check bounds a request and takes its arguments apart. It is as strict as the
+// reader of call documents: a member that is given twice is read in one way
+// here and perhaps in another one there.
+func (r *Request) check() (map[string]json.RawMessage, error) {
+	switch {
+	case r.Tool == "":
+		return nil, fmt.Errorf("%w: the tool has no name", ErrRequest)
+	case len(r.Tool) > MaxTool:
+		return nil, fmt.Errorf("%w: the tool's name has more than %d bytes", ErrRequest, MaxTool)
+	case len(r.CallID) > MaxCallID || len(r.Agent) > MaxCallID:
+		return nil, fmt.Errorf("%w: the call's ID has more than %d bytes", ErrRequest, MaxCallID)
+	case len(r.Arguments) > MaxArguments:
+		return nil, fmt.Errorf("%w: the arguments have more than %d bytes", ErrRequest, MaxArguments)
+	}
+	if err := checkID(r.Session); err != nil {
+		return nil, err
+	}
+	out := map[string]json.RawMessage{}
+	if len(r.Arguments) == 0 {
+		return out, nil
+	}
+	if v := jsontext.Value(r.Arguments); !v.IsValid() || v.Kind() != '{' {
+		return nil, fmt.Errorf("%w: the arguments are not one plain JSON object", ErrRequest)
+	}
+	if err := json.Unmarshal(r.Arguments, &out); err != nil {
+		return nil, fmt.Errorf("%w: the arguments: %w", ErrRequest, err)
+	}
+	return out, nil
+}
+
+func (r *Request) source(why Why, t Tool, arguments map[string]json.RawMessage) Source {
+	src := Source{Why: why, Tool: r.Tool, Call: r.CallID, Agent: r.Agent}
+	var text string
+	if raw, ok := arguments[t.Shows]; t.Shows != "" && ok && json.Unmarshal(raw, &text) == nil {
+		src.Shows = shown(text)
+	}
+	return src
+}
+
+// shown is what may be kept of an argument that names content: of an address,
+// not what is often a secret in it.
+func shown(text string) string {
+	if u, err := url.Parse(text); err == nil && u.Scheme != "" && u.Host != "" {
+		text = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+	}
+	if len(text) > maxShown {
+		text = strings.ToValidUTF8(text[:maxShown], "") + "…"
+	}
+	return text
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -112,15 +113,11 @@ func (s *session) readCall(ctx context.Context, r *jsonrpc.Request) (*toolCall, 
 		// A name that stands twice is one thing to this program and another to the server.
 		return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the call cannot be read in one way only: %w", err)
 	}
-	folded := make(map[string]string, len(c.members))
 	for _, m := range c.members {
-		fold := strings.ToLower(m.name)
-		if other, ok := folded[fold]; ok {
-			return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the members %q and %q differ in case alone, which some parsers do not see", other, m.name)
-		}
-		folded[fold] = m.name
-		if reserved[fold] && fold != strings.ToLower(m.name[:1])+m.name[1:] && !exact[m.name] {
-			return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the member %q differs in case alone from one that has a meaning", m.name)
+		for _, word := range meaningful {
+			if m.name != word && strings.EqualFold(m.name, word) {
+				return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the member %q differs from %q in case alone, which some parsers do not see", m.name, word)
+			}
 		}
 	}
 	var name string
@@ -149,7 +146,7 @@ func (s *session) readCall(ctx context.Context, r *jsonrpc.Request) (*toolCall, 
 	}
 	c.up = up
 	c.Call = Call{
-		Session: s.id, Server: up.Name, Tool: tool, Profile: profile,
+		Session: s.id, ID: strconv.FormatInt(s.sequence.Add(1), 10), Server: up.Name, Tool: tool, Profile: profile,
 		Arguments: json.RawMessage(bytes.Clone(arguments)),
 	}
 	if c.question, err = s.answeredBefore(c); err != nil {
@@ -158,16 +155,8 @@ func (s *session) readCall(ctx context.Context, r *jsonrpc.Request) (*toolCall, 
 	return c, 0, nil
 }
 
-// exact and reserved are the members of tools/call params that mean something.
-var exact = map[string]bool{"name": true, "arguments": true, "_meta": true, "task": true, "inputResponses": true, "requestState": true}
-
-var reserved = func() map[string]bool {
-	out := make(map[string]bool, len(exact))
-	for name := range exact {
-		out[strings.ToLower(name)] = true
-	}
-	return out
-}()
+// meaningful are the members of tools/call params that mean something.
+var meaningful = []string{"name", "arguments", "_meta", "task", "inputResponses", "requestState"}
 
 // ownMeta is the _meta that a request of this program's own goes with when one of
 // the client's is its reason: from 2026-07-28 on each request states protocol,
@@ -238,7 +227,7 @@ func (s *session) undecided(r *jsonrpc.Request, c *toolCall, err error) {
 // deliver makes the answer to a call that was made ready for the client: first
 // of all it is on record that the call returned.
 func (s *session) deliver(c *toolCall, response *jsonrpc.Response, note string) error {
-	if err := s.returned(&c.Call); err != nil {
+	if err := s.returned(&c.Call, response); err != nil {
 		return err
 	}
 	if response.Error != nil {
@@ -265,9 +254,9 @@ func (s *session) deliver(c *toolCall, response *jsonrpc.Response, note string) 
 }
 
 // returned puts on record that a call returned.
-func (s *session) returned(c *Call) error {
+func (s *session) returned(c *Call, response *jsonrpc.Response) error {
 	// Whoever gave up on the call does not undo that content may have come in.
-	if err := s.g.gate.Returned(context.WithoutCancel(s.ctx), c); err != nil {
+	if err := s.g.gate.Returned(context.WithoutCancel(s.ctx), c, response.Error != nil); err != nil {
 		s.log.Error("result withheld", "server", c.Server, "tool", c.Tool, "error", err.Error())
 		return errors.New("the call was made, and its result was withheld: that it came in could not be put on record; the log of the gateway says why")
 	}

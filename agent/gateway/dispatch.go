@@ -77,13 +77,12 @@ func (s *session) greet(params json.RawMessage) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hello = params
 	s.canAsk = showsForms(lookup(members, "capabilities"))
 }
 
 // showsForms reports whether client capabilities include questions as forms: an
 // elicitation member that is empty, as it was at first, or names them.
-func showsForms(capabilities json.RawMessage) bool {
+func showsForms(capabilities []byte) bool {
 	members, err := readObject(capabilities)
 	if err != nil {
 		return false
@@ -98,11 +97,9 @@ func showsForms(capabilities json.RawMessage) bool {
 // tainting returns what is done with an answer of a server that carries content
 // and is no tool's: it is on record before the client has it.
 func (s *session) tainting(up *upstream, method string) func(*jsonrpc.Response) error {
-	if up.TrustResources {
-		return nil
-	}
 	return func(response *jsonrpc.Response) error {
-		if err := s.returned(&Call{Session: s.id, Server: up.Name, Tool: method, Profile: s.g.gate.Profile(up.Name, method, capabilityUnset)}); err != nil {
+		c := &Call{Session: s.id, Server: up.Name, Tool: method, Profile: s.g.gate.Profile(up.Name, method, capabilityUnset)}
+		if err := s.returned(c, response); err != nil {
 			return err
 		}
 		return s.markInputs(up, response)

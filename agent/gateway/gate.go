@@ -11,6 +11,7 @@ import (
 // A Call is one tool call on its way to a server.
 type Call struct {
 	Session   string // the conversation
+	ID        string // the call's own, in the session
 	Server    string // the operator's name of the server
 	Tool      string // the server's name of the tool
 	Profile   capability.Profile
@@ -33,6 +34,9 @@ type Pending struct {
 // A Gate decides what passes. Each method may be called by several goroutines,
 // and an error of any of them means that nothing passes.
 type Gate interface {
+	// Begin puts on record that a conversation begins, with nothing in it.
+	Begin(ctx context.Context, session string) error
+
 	// Profile completes what a server declares of a tool with what the operator
 	// states of it. Origin is the operator's alone.
 	Profile(server, tool string, declared capability.Profile) capability.Profile
@@ -41,9 +45,9 @@ type Gate interface {
 	// same call once, and comes with its Pending.
 	Decide(ctx context.Context, c *Call) (Verdict, error)
 
-	// Returned puts on record that a call of the session returned, before
-	// anybody sees what: its result may taint the conversation.
-	Returned(ctx context.Context, c *Call) error
+	// Returned puts on record that a call of the session returned, or failed,
+	// before anybody sees with what: its result may taint the conversation.
+	Returned(ctx context.Context, c *Call, failed bool) error
 
 	// Answer puts on record what a person said to a pending escalation.
 	// Reviewer is who that is, as this program knows it.

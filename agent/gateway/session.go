@@ -33,7 +33,6 @@ type session struct {
 
 	mu       sync.Mutex
 	flights  map[jsonrpc.ID]*flight // requests of the client
-	hello    json.RawMessage        // params of initialize
 	canAsk   bool                   // the client shows questions as forms
 	warned   map[string]bool        // methods of which the log told once
 	sequence atomic.Int64
@@ -333,7 +332,7 @@ func (s *session) serverAsks(up *upstream, r *jsonrpc.Request) {
 
 // markElicitation says in a question to the person which server asks: the text
 // is the server's own, and could pretend to be anybody's.
-func markElicitation(server string, params json.RawMessage) (json.RawMessage, error) {
+func markElicitation(server string, params []byte) (json.RawMessage, error) {
 	members, err := readObject(params)
 	if err != nil {
 		return nil, fmt.Errorf("elicitation/create: %w", err)

@@ -86,7 +86,7 @@ func (b *book) declare(text json.RawMessage) (declaration, error) {
 
 // readAnnotations reads the hints of a tool. One that is neither true nor false
 // counts as the one that asks for more.
-func readAnnotations(text json.RawMessage) capability.Profile {
+func readAnnotations(text []byte) capability.Profile {
 	if len(text) == 0 {
 		return capability.Profile{}
 	}

@@ -50,6 +50,7 @@ type Stored struct {
 type Evaluator struct {
 	interpreter *Interpreter
 	compiled    *compilation
+	digest      func() (string, error)
 }
 
 // New loads, compiles and prepares policies; nil options mean the embedded
@@ -96,6 +97,16 @@ func newEmbedded(ctx context.Context, system string) (*Evaluator, error) {
 	if err != nil {
 		return nil, err
 	}
+	calls.digest = sync.OnceValues(func() (string, error) { // of all modules, as from a bundle of the same policies
+		src, err := loadFS(policies.FS())
+		if err == nil {
+			err = src.prepareData(Facts(), system)
+		}
+		if err != nil {
+			return "", fmt.Errorf("%w: %w", ErrPolicy, err)
+		}
+		return src.digest()()
+	})
 	return newEvaluator(calls, calls.prepared(ctx, callQuery), sync.OnceValues(func() (rego.PreparedEvalQuery, error) {
 		all, err := build(policies.FS(), skillQuery)
 		if err != nil {
@@ -112,13 +123,14 @@ func newEvaluator(b *built, call, skill func() (rego.PreparedEvalQuery, error)) 
 		return nil, err
 	}
 	interpreter := &Interpreter{call, skill}
-	return &Evaluator{interpreter, newCompilation(interpreter, b)}, nil
+	return &Evaluator{interpreter, newCompilation(interpreter, b), b.digest}, nil
 }
 
 // built is a set of policies as OPA takes it.
 type built struct {
 	compiler *ast.Compiler
 	store    storage.Store
+	digest   func() (string, error)
 }
 
 // build compiles the policies, which must have the rules that answer queries.
@@ -126,6 +138,7 @@ func (s *source) build(facts map[string]any, system string, queries ...string) (
 	if err := s.prepareData(facts, system); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
+	digest := s.digest()
 	stored := make(chan storage.Store, 1) // beside the compiler, which reads the modules only
 	go func() { stored <- inmem.NewFromObjectWithOpts(s.data, inmem.OptReturnASTValuesOnRead(true)) }()
 	compiler, err := s.compile()
@@ -137,7 +150,7 @@ func (s *source) build(facts map[string]any, system string, queries ...string) (
 			return nil, fmt.Errorf("%w: there is no rule %s", ErrPolicy, query)
 		}
 	}
-	return &built{compiler, <-stored}, nil
+	return &built{compiler, <-stored, digest}, nil
 }
 
 // prepared prepares a query when it is first asked for.

@@ -3,6 +3,7 @@ package evaluator
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,8 @@ import (
 
 // source is what a set of policies consists of.
 type source struct {
-	modules map[string]*ast.Module // by file name
+	modules map[string]*ast.Module       // by file name
+	sums    map[string][sha256.Size]byte // of the modules' texts
 	data    map[string]any
 
 	dataFiles []dataFile // that the data come from, if it is a tree
@@ -80,6 +82,7 @@ func load(ctx context.Context, opts *Options) (*source, error) {
 type part struct {
 	name   string
 	module *ast.Module
+	sum    [sha256.Size]byte
 	data   any
 	err    error
 }
@@ -89,6 +92,7 @@ func (p *part) parse(text []byte) {
 		if p.module, p.err = ast.ParseModuleWithOpts(p.name, string(text), ast.ParserOptions{ProcessAnnotation: true}); p.err != nil {
 			p.err = compileError(p.err)
 		}
+		p.sum = sha256.Sum256(text)
 		return
 	}
 	p.data, p.err = ReadData(p.name, text)
@@ -134,13 +138,13 @@ func loadFS(fsys fs.FS) (*source, error) {
 		return nil
 	})
 	parsing.Wait()
-	s := &source{modules: map[string]*ast.Module{}, data: map[string]any{}}
+	s := &source{modules: map[string]*ast.Module{}, sums: map[string][sha256.Size]byte{}, data: map[string]any{}}
 	for _, p := range parts {
 		switch {
 		case p.err != nil:
 			return nil, p.err
 		case p.module != nil:
-			s.modules[p.name] = p.module
+			s.modules[p.name], s.sums[p.name] = p.module, p.sum
 		default:
 			if err := s.put(p.name, path.Dir(p.name), p.data); err != nil {
 				return nil, err
@@ -229,13 +233,13 @@ func loadBundle(text []byte) (*source, error) {
 	case err != nil:
 		return nil, err
 	}
-	s := &source{modules: map[string]*ast.Module{}, data: b.Data}
+	s := &source{modules: map[string]*ast.Module{}, sums: map[string][sha256.Size]byte{}, data: b.Data}
 	if s.data == nil {
 		s.data = map[string]any{}
 	}
 	for _, m := range b.Modules {
 		if !strings.HasSuffix(m.Path, "_test.rego") {
-			s.modules[m.Path] = m.Parsed
+			s.modules[m.Path], s.sums[m.Path] = m.Parsed, sha256.Sum256(m.Raw)
 		}
 	}
 	if len(s.modules) == 0 {

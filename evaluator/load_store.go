@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
@@ -23,7 +24,7 @@ func (s *Stored) load(ctx context.Context) (*source, error) {
 		return nil, fmt.Errorf("list the policies of the store: %w", err)
 	}
 	slices.Sort(ids) // the error is that of the first one
-	all := map[string]*ast.Module{}
+	all, sums := map[string]*ast.Module{}, map[string][sha256.Size]byte{}
 	for _, id := range ids {
 		if strings.HasSuffix(id, "_test.rego") {
 			continue
@@ -37,10 +38,10 @@ func (s *Stored) load(ctx context.Context) (*source, error) {
 			return nil, compileError(err)
 		}
 		if module != nil { // nil for a file of comments alone
-			all[id] = module
+			all[id], sums[id] = module, sha256.Sum256(text)
 		}
 	}
-	src := &source{modules: reachable(all, gatePackage)}
+	src := &source{modules: reachable(all, gatePackage), sums: sums}
 	if len(src.modules) == 0 {
 		return nil, errors.New("there is no policy in package gate or below it")
 	}

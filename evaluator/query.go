@@ -35,7 +35,7 @@ func (e *Evaluator) Query(ctx context.Context, rule string) (*Query, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoRule, err)
 	}
-	b := &built{e.compiled.compiler, e.compiled.store}
+	b := &built{compiler: e.compiled.compiler, store: e.compiled.store}
 	rules := b.compiler.GetRulesExact(ref)
 	if len(rules) == 0 {
 		return nil, fmt.Errorf("%w: %s", ErrNoRule, rule)

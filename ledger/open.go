@@ -1,0 +1,77 @@
+package ledger
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Open opens the ledger that a name names, and makes it if there is none:
+//
+//	""                     the user's own: see [DefaultPath]
+//	PATH, sqlite:PATH      a file of SQLite
+//	postgres://…           a PostgreSQL, for several machines
+//	memory:                one that ends with the process
+//
+// Its errors match ErrUnavailable, ErrNewer, ErrForeign or ErrInvalid. No error
+// has the password of a URL in it.
+func Open(ctx context.Context, name string, opts *Options) (*Ledger, error) {
+	s, err := openStore(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return newLedger(s, opts), nil
+}
+
+func openStore(ctx context.Context, name string) (store, error) {
+	if name == "" {
+		path, err := DefaultPath()
+		if err != nil {
+			return nil, err
+		}
+		return openSQLite(ctx, path, sqliteSchema)
+	}
+	scheme, rest, ok := strings.Cut(name, ":")
+	switch {
+	case !ok || strings.ContainsAny(scheme, `/\`) || len(scheme) == 1: // one letter is a drive
+		return openSQLite(ctx, name, sqliteSchema)
+	case scheme == "memory" && rest == "":
+		return newMemory(), nil
+	case scheme == "sqlite" && rest != "":
+		return openSQLite(ctx, rest, sqliteSchema)
+	case scheme == "postgres" || scheme == "postgresql":
+		return openPostgres(ctx, name, postgresSchema)
+	}
+	return nil, fmt.Errorf("%w: expected a file, sqlite:FILE, postgres://…, or memory: as the name of a ledger, got one with the scheme %q", ErrInvalid, scheme)
+}
+
+// DefaultPath is the file of the user's own ledger:
+// $XDG_STATE_HOME/opa-gate/ledger.db, where XDG_STATE_HOME is ~/.local/state
+// unless it is set.
+func DefaultPath() (string, error) {
+	dir := os.Getenv("XDG_STATE_HOME")
+	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("%w: there is no home directory for the user's ledger: %w", ErrUnavailable, err)
+		}
+		dir = filepath.Join(home, ".local", "state")
+	}
+	return filepath.Join(dir, "opa-gate", "ledger.db"), nil
+}
+
+// Redacted is a name for [Open] as it may be shown: without a password.
+func Redacted(name string) string {
+	if !strings.HasPrefix(name, "postgres") {
+		return name
+	}
+	u, err := url.Parse(name)
+	if err != nil {
+		return "a PostgreSQL"
+	}
+	u.RawQuery = "" // may have a password, too
+	return u.Redacted()
+}

@@ -142,12 +142,22 @@ func toJSON(file string, text []byte) ([]byte, lineFinder, error) {
 
 func tomlToJSON(file string, text []byte) ([]byte, lineFinder, error) {
 	var tree map[string]any
-	if _, err := toml.Decode(string(text), &tree); err != nil {
+	md, err := toml.Decode(string(text), &tree)
+	if err != nil {
 		var e toml.ParseError
 		if errors.As(err, &e) {
 			return nil, nil, &CatalogueError{File: file, Line: e.Position.Line, Problem: "this is not TOML: " + e.Message}
 		}
 		return nil, nil, &CatalogueError{File: file, Problem: "this is not TOML: " + err.Error()}
+	}
+	given := map[string]bool{}
+	for _, key := range md.Keys() { // the library takes a list that is given twice
+		if name := key.String(); len(key) <= 3 && md.Type(key...) == "Array" {
+			if given[name] {
+				return nil, nil, &CatalogueError{File: file, Line: tomlLine(text, key), Where: name, Problem: "this list is given twice"}
+			}
+			given[name] = true
+		}
 	}
 	out, err := json.Marshal(tree)
 	if err != nil { // such as a number that JSON cannot write

@@ -38,6 +38,7 @@ type Verdict struct {
 	Profile  capability.Profile // what was decided on
 	State    State              // of the conversation, as the decision saw it
 	Tainting bool               // the call's result taints the conversation
+	Sandbox  bool               // a path that it names is outside the sandbox, or protected
 	// Transform is what a person who agrees to an escalation agrees to: with it
 	// the call has to be made.
 	Transform capability.Transform
@@ -78,6 +79,11 @@ type Approvals interface {
 	// Admit returns the outcome of a call once people's decisions are taken into
 	// account. An outcome that is no escalation comes back as it is.
 	Admit(ctx context.Context, c Case, o capability.Outcome) (Admission, error)
+	// Wait returns once an escalation no longer waits: somebody decided it, or
+	// its time is over. An error is that of ctx, or means that this is not known.
+	Wait(ctx context.Context, id string) error
+	// Withdraw ends an escalation that nobody needs to decide any longer.
+	Withdraw(ctx context.Context, id, why string) error
 }
 
 // A Case is a call with what an approval of it is bound to.
@@ -170,7 +176,7 @@ func (g *Gate) decide(ctx context.Context, r Request) (Verdict, error) {
 	if call.Policy, err = g.policy(&r, v.Tool, v.Profile, arguments); err != nil {
 		return Verdict{}, err
 	}
-	v.Transform = call.Policy.Transform
+	v.Transform, v.Sandbox = call.Policy.Transform, call.Policy.SandboxEscalation
 	if v.Outcome, err = g.Engine.Decide(ctx, call); err != nil {
 		return Verdict{}, err
 	}

@@ -272,7 +272,7 @@ func (s *Sessions) update(ctx context.Context, id string, f func(State, time.Tim
 
 func taintDraft(src Source) ([]Draft, error) {
 	body, err := json.Marshal(src)
-	return []Draft{{Kind: KindTainted, Ref: src.Call, Body: body}}, err
+	return []Draft{{Kind: KindTainted, Body: body}}, err
 }
 
 // stateOf reads a history from its beginning.

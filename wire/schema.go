@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -84,6 +85,9 @@ func (s *Schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 	if len(e.Causes) > 0 {
 		return
 	}
+	if pointer, err := url.PathUnescape(e.InstanceLocation); err == nil { // the library writes it as part of a URL
+		e.InstanceLocation = pointer
+	}
 	_, location, _ := strings.Cut(e.AbsoluteKeywordLocation, "#")
 	at, keyword := splitPointer(location)
 	instance, _ := resolve(root, e.InstanceLocation)
@@ -133,8 +137,13 @@ func (s *Schema) collect(e *jsonschema.ValidationError, root any, found *[]*Erro
 	case "minimum", "maximum":
 		out.Expected = fmt.Sprintf("an integer from %v to %v", rule["minimum"], rule["maximum"])
 		out.Got = describe(instance)
-	default:
-		out.Expected = e.Message
+	default: // the schema can word what nothing here does
+		out.Expected, _ = rule["$comment"].(string)
+		if out.Expected == "" {
+			out.Expected = e.Message
+		} else {
+			out.Got = describe(instance)
+		}
 	}
 	*found = append(*found, out)
 }

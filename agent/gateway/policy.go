@@ -6,36 +6,29 @@ import (
 
 	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/ledger"
 )
-
-// People answer escalations.
-type People interface {
-	// Answer puts on record what a person said to a pending escalation.
-	Answer(ctx context.Context, id, reviewer string, approve bool) error
-	// Wait returns when the escalation was answered or has expired.
-	Wait(ctx context.Context, id string) error
-}
 
 // A Policy is the Gate that an agent.Gate is: the operator's policies and
 // catalogue, the taint of conversations, and people's approvals. Policies see a
 // tool under the name that coding agents know it by, mcp__SERVER__TOOL.
 type Policy struct {
 	Gate   *agent.Gate
-	People People                 // nil: nobody can be asked through the client
+	Ledger *ledger.Ledger         // that the gate's approvals are in
 	Where  func(id string) string // how a person can answer a pending escalation; nil says nothing
 }
 
 // NewPolicy returns the Policy of a gate whose catalogue the configuration
 // completes: a tool that the catalogue does not name has the origin of its
 // server.
-func NewPolicy(g agent.Gate, c *Config, people People, where func(id string) string) *Policy {
+func NewPolicy(g agent.Gate, c *Config, l *ledger.Ledger, where func(id string) string) *Policy {
 	for _, s := range c.Servers {
 		g.Catalogue = g.Catalogue.Over(agent.Tool{
 			Pattern: toolName(s.Name, "*"),
 			Profile: capability.Profile{Origin: s.Origin},
 		})
 	}
-	return &Policy{Gate: &g, People: people, Where: where}
+	return &Policy{Gate: &g, Ledger: l, Where: where}
 }
 
 func toolName(server, tool string) string { return "mcp__" + server + "__" + tool }
@@ -80,20 +73,14 @@ func (p *Policy) Returned(ctx context.Context, c *Call, failed bool) error {
 	return err
 }
 
-var errNobody = errors.New("no approvals are kept, so nobody can be asked")
-
-// Answer implements Gate.
+// Answer implements Gate. If somebody else was first, what they said stands.
 func (p *Policy) Answer(ctx context.Context, id, reviewer string, approve bool) error {
-	if p.People == nil {
-		return errNobody
+	_, err := p.Ledger.Decide(ctx, reviewer, id, ledger.Decision{Approve: approve, Comment: "answered in the MCP client"})
+	if errors.Is(err, ledger.ErrDecided) {
+		return nil
 	}
-	return p.People.Answer(ctx, id, reviewer, approve)
+	return err
 }
 
 // Await implements Gate.
-func (p *Policy) Await(ctx context.Context, id string) error {
-	if p.People == nil {
-		return errNobody
-	}
-	return p.People.Wait(ctx, id)
-}
+func (p *Policy) Await(ctx context.Context, id string) error { return p.Gate.Approvals.Wait(ctx, id) }

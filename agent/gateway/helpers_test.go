@@ -63,10 +63,16 @@ func fake(name, behaviour string, origin capability.Origin) ServerConfig {
 
 func newBench(t testing.TB, catalogue string, servers ...ServerConfig) *bench {
 	t.Helper()
+	return newBenchOn(t, "memory:", catalogue, servers...)
+}
+
+// newBenchOn has its ledger where the name says.
+func newBenchOn(t testing.TB, name, catalogue string, servers ...ServerConfig) *bench {
+	t.Helper()
 	b := &bench{t: t, executed: filepath.Join(t.TempDir(), "executed")}
 	keys := &ledger.Keyring{}
 	keys.Sign(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)))
-	l, err := ledger.Open(t.Context(), "memory:", &ledger.Options{Keys: keys})
+	l, err := ledger.Open(t.Context(), name, &ledger.Options{Keys: keys})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,6 +172,12 @@ func (f *fakeServer) call(id, params json.RawMessage) {
 	case "too-long":
 		f.result(id, `{"content":[{"type":"text","text":"`+strings.Repeat("x", 20<<20)+`"}]}`)
 		return
+	case "slow-each": // as many at once as there are
+		go func() {
+			time.Sleep(300 * time.Millisecond)
+			f.result(id, `{"content":[]}`)
+		}()
+		return
 	case "slow":
 		time.Sleep(300 * time.Millisecond)
 	case "asks":

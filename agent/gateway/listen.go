@@ -14,11 +14,9 @@ import (
 	"net/url"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // Endpoint is the path at which a [Gateway.Handler] speaks MCP.
@@ -58,28 +56,6 @@ type httpHandler struct {
 	clients map[string]*httpClient // by the id of the MCP session; nil while one is made
 }
 
-// An httpClient is one client's session.
-type httpClient struct {
-	mcp.Connection
-	transport *mcp.StreamableServerTransport
-	listens   atomic.Bool // it has opened the stream for what servers say first
-	open      atomic.Int64
-	idle      *time.Timer
-}
-
-// Write implements mcp.Connection. What a server says before the client has
-// opened its stream waits a moment for it.
-func (c *httpClient) Write(ctx context.Context, message jsonrpc.Message) error {
-	const pause, pauses = 20 * time.Millisecond, 50
-	for i := 0; ; i++ {
-		err := c.Connection.Write(ctx, message)
-		if _, ok := message.(*jsonrpc.Request); err == nil || !ok || c.listens.Load() || i == pauses {
-			return err
-		}
-		time.Sleep(pause)
-	}
-}
-
 const sessionHeader = "Mcp-Session-Id"
 
 // ServeHTTP implements http.Handler.
@@ -92,6 +68,7 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, problem, status)
 		return
 	}
+	var message jsonrpc.Message
 	switch r.Method {
 	case http.MethodPost:
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, int64(h.g.config.MaxMessage)))
@@ -99,13 +76,10 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, fmt.Sprintf("the body cannot be read, or has more than %d bytes", h.g.config.MaxMessage), http.StatusRequestEntityTooLarge)
 			return
 		}
-		// The transport reads it anew, and by itself would take more.
-		message, err := decodeMessage(body)
-		if err != nil {
+		if message, err = decodeMessage(bytes.TrimSpace(body)); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		r.Body = io.NopCloser(bytes.NewReader(body))
 		if r.Header.Get(sessionHeader) == "" {
 			h.begin(w, r, message)
 			return
@@ -124,15 +98,15 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Method == http.MethodDelete {
-		_ = c.Close() // it has no store to fail in
+		_ = c.Close() // never fails
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	h.serve(c, w, r)
+	c.serve(w, r, message)
 }
 
-// serve hands a request to the transport of its session.
-func (h *httpHandler) serve(c *httpClient, w http.ResponseWriter, r *http.Request) {
+// serve answers a request of the session; message is the one that was posted.
+func (c *httpClient) serve(w http.ResponseWriter, r *http.Request, message jsonrpc.Message) {
 	c.idle.Stop()
 	c.open.Add(1)
 	defer func() {
@@ -141,9 +115,10 @@ func (h *httpHandler) serve(c *httpClient, w http.ResponseWriter, r *http.Reques
 		}
 	}()
 	if r.Method == http.MethodGet {
-		c.listens.Store(true)
+		c.get(w, r)
+		return
 	}
-	c.transport.ServeHTTP(w, r)
+	c.post(w, r, message)
 }
 
 // begin makes the session of a client that greets.
@@ -173,16 +148,11 @@ func (h *httpHandler) begin(w http.ResponseWriter, r *http.Request, message json
 	h.mu.Lock()
 	h.clients[id] = c
 	h.mu.Unlock()
-	h.serve(c, w, r)
+	c.serve(w, r, message)
 }
 
 func (h *httpHandler) open(id string) (*httpClient, error) {
-	transport := &mcp.StreamableServerTransport{SessionID: id}
-	conn, err := transport.Connect(h.ctx)
-	if err != nil {
-		return nil, err
-	}
-	c := &httpClient{Connection: conn, transport: transport}
+	c := newHTTPClient(id)
 	conversation := NewSessionID()
 	if err := h.g.gate.Begin(h.ctx, conversation); err != nil {
 		return nil, err

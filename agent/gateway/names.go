@@ -97,6 +97,9 @@ func (s *session) findShown(ctx context.Context, n *names, method, name string) 
 	if t, ok := n.find(name); ok {
 		return t, nil
 	}
+	if n == &s.prompts {
+		return target{}, fmt.Errorf("there is no prompt %q", name)
+	}
 	return target{}, fmt.Errorf("%w: %q", errNoTool, name)
 }
 

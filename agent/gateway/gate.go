@@ -16,6 +16,8 @@ type Call struct {
 	Tool      string // the server's name of the tool
 	Profile   capability.Profile
 	Arguments json.RawMessage // one JSON object without a name that stands twice
+
+	harmless bool // its result was found not to taint when it was decided
 }
 
 // A Verdict is the answer to a call after the approvals that a person gave.

@@ -57,6 +57,7 @@ func (p *Policy) Decide(ctx context.Context, c *Call) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
+	c.harmless = !v.Tainting
 	out := Verdict{Outcome: v.Outcome}
 	if v.Asks() && v.Pending != "" {
 		out.Pending = &Pending{ID: v.Pending}
@@ -69,6 +70,9 @@ func (p *Policy) Decide(ctx context.Context, c *Call) (Verdict, error) {
 
 // Returned implements Gate.
 func (p *Policy) Returned(ctx context.Context, c *Call, failed bool) error {
+	if c.harmless {
+		return nil // there is nothing to put on record, and nothing to ask the ledger
+	}
 	_, err := p.Gate.Result(ctx, agent.Result{Request: c.request(), Failed: failed})
 	return err
 }

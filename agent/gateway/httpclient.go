@@ -75,7 +75,7 @@ const patience = time.Second
 
 // Write implements mcp.Connection.
 func (c *httpClient) Write(_ context.Context, message jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(message)
+	text, err := encodeMessage(message)
 	if err != nil {
 		return err
 	}

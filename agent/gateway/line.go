@@ -99,7 +99,7 @@ func (c *lineConn) line() ([]byte, error) {
 
 // Write implements mcp.Connection.
 func (c *lineConn) Write(_ context.Context, message jsonrpc.Message) error {
-	text, err := jsonrpc.EncodeMessage(message)
+	text, err := encodeMessage(message)
 	if err != nil {
 		return &badMessage{err}
 	}

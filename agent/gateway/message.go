@@ -77,6 +77,68 @@ func decodeMessage(line []byte) (jsonrpc.Message, error) {
 	return answer, nil
 }
 
+// encodeMessage writes a message on one line. Parameters, results and the data of
+// errors keep their bytes, except that line breaks between their tokens go.
+func encodeMessage(message jsonrpc.Message) ([]byte, error) {
+	parts := make([]member, 1, 4)
+	parts[0] = member{"jsonrpc", jsontext.Value(`"2.0"`)}
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		if m.IsCall() {
+			parts = append(parts, member{"id", idText(m.ID)})
+		}
+		parts = append(parts, member{"method", quote(m.Method)})
+		if len(m.Params) > 0 {
+			parts = append(parts, member{"params", jsontext.Value(m.Params)})
+		}
+	case *jsonrpc.Response:
+		parts = append(parts, member{"id", idText(m.ID)})
+		switch {
+		case m.Error != nil:
+			parts = append(parts, member{"error", errorText(m.Error)})
+		case len(m.Result) > 0:
+			parts = append(parts, member{"result", jsontext.Value(m.Result)})
+		default:
+			return nil, errors.New("an answer without a result or an error")
+		}
+	}
+	text := writeObject(parts)
+	if !bytes.ContainsAny(text, "\r\n") { // they are never within a text
+		return text, nil
+	}
+	var buf bytes.Buffer
+	if err := json.Compact(&buf, text); err != nil {
+		return nil, err
+	}
+	return buf.Bytes(), nil
+}
+
+func errorText(err error) jsontext.Value {
+	failure, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		failure = &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: err.Error()}
+	}
+	parts := []member{
+		{"code", strconv.AppendInt(nil, failure.Code, 10)},
+		{"message", quote(failure.Message)},
+	}
+	if len(failure.Data) > 0 {
+		parts = append(parts, member{"data", jsontext.Value(failure.Data)})
+	}
+	return jsontext.Value(writeObject(parts))
+}
+
+// idText writes an id; that of no request is null.
+func idText(id jsonrpc.ID) jsontext.Value {
+	switch v := id.Raw().(type) {
+	case int64:
+		return strconv.AppendInt(nil, v, 10)
+	case string:
+		return quote(v)
+	}
+	return jsontext.Value("null")
+}
+
 // parseID reads the id of a request: a text, or a whole number that is exact in
 // every parser.
 func parseID(value jsontext.Value) (jsonrpc.ID, error) {

@@ -59,11 +59,11 @@ func FuzzMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		written, err := jsonrpc.EncodeMessage(first)
+		written, err := encodeMessage(first)
 		if err != nil {
 			t.Fatalf("%s was read and cannot be written: %v", text, err)
 		}
-		if bytes.ContainsRune(written, '\n') {
+		if bytes.ContainsAny(written, "\r\n") {
 			t.Fatalf("two lines: %s", written)
 		}
 		second, err := decodeMessage(written)

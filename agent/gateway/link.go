@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -40,9 +42,13 @@ type link struct {
 	request func(*jsonrpc.Request)
 	// patient links make senders wait when the queue is full. Others refuse.
 	patient bool
+	// idle, if there is one, reports whether nothing of the other side's is to be
+	// answered any more. Where its messages end, the link lasts a moment until then.
+	idle func() bool
 
-	out  chan jsonrpc.Message
-	done chan struct{} // closed when the link has ended
+	out    chan jsonrpc.Message
+	unsent atomic.Int64  // of out, and the one that is being written
+	done   chan struct{} // closed when the link has ended
 
 	mu      sync.Mutex
 	waiting map[int64]*awaited
@@ -76,6 +82,7 @@ func (l *link) read() {
 			continue
 		}
 		if err != nil {
+			l.linger(err)
 			l.end(err)
 			return
 		}
@@ -84,6 +91,24 @@ func (l *link) read() {
 			l.answered(m)
 		case *jsonrpc.Request:
 			l.request(m)
+		}
+	}
+}
+
+// lingering is how long answers that are on their way have when the side that they
+// are for has said its last.
+const lingering = time.Second
+
+// linger waits until what was asked is answered.
+func (l *link) linger(err error) {
+	if l.idle == nil || !errors.Is(err, io.EOF) {
+		return
+	}
+	for end := time.Now().Add(lingering); time.Now().Before(end) && (!l.idle() || l.unsent.Load() > 0); {
+		select {
+		case <-time.After(time.Millisecond):
+		case <-l.done:
+			return
 		}
 	}
 }
@@ -161,6 +186,7 @@ func (l *link) write() {
 		select {
 		case message := <-l.out:
 			err := l.conn.Write(context.Background(), message)
+			l.unsent.Add(-1)
 			if err == nil {
 				continue
 			}
@@ -181,11 +207,13 @@ func (l *link) send(message jsonrpc.Message) error {
 		return l.wrap(errEnded)
 	default:
 	}
+	l.unsent.Add(1)
 	select {
 	case l.out <- message:
 		return nil
 	default:
 		if !l.patient {
+			l.unsent.Add(-1)
 			return l.wrap(errStuck)
 		}
 	}
@@ -193,6 +221,7 @@ func (l *link) send(message jsonrpc.Message) error {
 	case l.out <- message:
 		return nil
 	case <-l.done:
+		l.unsent.Add(-1)
 		return l.wrap(errEnded)
 	}
 }

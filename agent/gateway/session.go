@@ -91,7 +91,7 @@ func (g *Gateway) newSession(id, reviewer string, client mcp.Connection) (*sessi
 	}
 	s.client = &link{
 		name: "the client", conn: client, bound: g.config.InFlight, expiry: g.config.Timeout,
-		log: s.log, request: s.fromClient, patient: true,
+		log: s.log, request: s.fromClient, patient: true, idle: s.idle,
 	}
 	s.client.start()
 	return s, nil
@@ -110,6 +110,13 @@ func (s *session) wait(ctx context.Context) {
 		ending.Go(func() { up.link.end(context.Canceled) })
 	}
 	ending.Wait()
+}
+
+// idle reports whether the client waits for no answer.
+func (s *session) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.flights) == 0
 }
 
 // live are the servers that came up.

@@ -3,12 +3,12 @@ GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
 
-.PHONY: all build test race lint exhaustive fuzz bench bench-serve microbench generate
+.PHONY: all build test race lint exhaustive fuzz bench bench-serve bench-hook microbench generate
 
 all: lint test
 
 build:
-	CGO_ENABLED=0 $(GO) build -o bin/opa-gate ./cmd/opa-gate
+	CGO_ENABLED=0 $(GO) build -o bin/ ./cmd/opa-gate ./cmd/opa-gate-hook
 
 test:
 	$(GO) test -timeout 30m ./...
@@ -42,6 +42,10 @@ bench:
 # opa-gate serve beside stock OPA, over HTTP, measured in one run.
 bench-serve:
 	$(GO) run ./internal/servebench
+
+# Hook calls as an agent makes them, from the start of the process to the answer.
+bench-hook:
+	$(GO) run ./internal/hookbench
 
 # Go's own benchmarks of the parts.
 microbench:

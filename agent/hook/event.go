@@ -20,8 +20,12 @@ const (
 	sessionStart       = "SessionStart"
 )
 
-// Events returns the names of the events that a hook is to be called for.
-func Events() []string {
+// Events returns the names of the events that a dialect's hook is to be called
+// for.
+func Events(d Dialect) []string {
+	if d == Codex { // which has no event for a call that failed
+		return []string{preToolUse, postToolUse, userPromptSubmit, sessionStart}
+	}
 	return []string{preToolUse, postToolUse, postToolUseFailure, userPromptSubmit, sessionStart}
 }
 

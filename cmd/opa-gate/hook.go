@@ -90,7 +90,7 @@ their settings ends with || exit 2; opa-gate hook install writes it so.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.answer(cmd) },
 	}
 	f.add(cmd)
-	cmd.AddCommand(newHookServe())
+	cmd.AddCommand(newHookInstall(), newHookUninstall(), newHookStatus(), newHookServe())
 	return cmd
 }
 

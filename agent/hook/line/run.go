@@ -68,6 +68,9 @@ func alone(ctx context.Context, program string, args []string, q Request) Reply 
 	if !r.sound() {
 		if r.Exit == exitBlock {
 			r.Stdout = nil
+			if len(bytes.TrimSpace(r.Stderr)) == 0 {
+				return block(program + " hook refused the call and did not say why")
+			}
 			return r
 		}
 		return block(fmt.Sprintf("%s hook gave no answer (%v): %s", program, cmd.ProcessState, cutLine(r.Stderr)))

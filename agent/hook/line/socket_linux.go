@@ -63,6 +63,10 @@ type socket struct{ dir, path, lock string }
 // what of the environment says where things are. So a program that was replaced
 // has another socket.
 func newSocket(program string, args []string) (*socket, error) {
+	program, err := filepath.EvalSymlinks(program)
+	if err != nil {
+		return nil, err
+	}
 	info, err := os.Stat(program)
 	if err != nil {
 		return nil, err

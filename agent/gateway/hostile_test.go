@@ -33,6 +33,10 @@ type fakeServer struct {
 }
 
 func serveFake(behaviour string) {
+	if behaviour == "sdk" {
+		serveSDK()
+		return
+	}
 	f := &fakeServer{behaviour: behaviour, out: bufio.NewWriterSize(os.Stdout, 1<<20)}
 	if behaviour == "noise" {
 		fmt.Println("Starting up…")

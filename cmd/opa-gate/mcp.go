@@ -32,7 +32,6 @@ type mcpFlags struct {
 	logLevel             choice
 	wait, timeout        time.Duration
 	origins              []string
-	changed              func(string) bool
 }
 
 func newMCP() *cobra.Command {
@@ -69,7 +68,7 @@ A tool that two servers have is shown as SERVER__TOOL.`,
   opa-gate mcp --config servers.yaml --listen localhost:8183`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
-	f.given, f.changed = cmd.Flags().Changed, cmd.Flags().Changed
+	f.given = cmd.Flags().Changed
 	fs := cmd.Flags()
 	fs.StringVar(&f.config, "config", "", "the servers, in `FILE` (TOML, YAML or JSON)")
 	_ = cmd.MarkFlagFilename("config", "toml", "yaml", "yml", "json")
@@ -148,7 +147,7 @@ func (f *mcpFlags) servers(cmd *cobra.Command, args []string) (*gateway.Config, 
 		return nil, errors.New("mcp: expected a command or --config, got both")
 	case f.config != "":
 		for _, flag := range []string{"name", "origin", "owned"} {
-			if f.changed(flag) {
+			if f.given(flag) {
 				return nil, fmt.Errorf("--%s is about a command's server; say it in the file of --config", flag)
 			}
 		}
@@ -162,15 +161,15 @@ func (f *mcpFlags) servers(cmd *cobra.Command, args []string) (*gateway.Config, 
 			return nil, fmt.Errorf("--origin: there is no origin %q%s", f.origin, meant(f.origin, f.origins))
 		}
 		server := gateway.ServerConfig{Name: f.name, Command: args[0], Args: args[1:], Origin: origin}
-		if f.changed("owned") {
+		if f.given("owned") {
 			server.Owned = append([]string{}, f.owned...)
 		}
 		config = &gateway.Config{Servers: []gateway.ServerConfig{server}}
 	}
-	if f.changed("wait") {
+	if f.given("wait") {
 		config.Wait = f.wait
 	}
-	if f.changed("timeout") {
+	if f.given("timeout") {
 		config.Timeout = f.timeout
 	}
 	return config, nil

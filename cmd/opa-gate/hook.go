@@ -44,7 +44,7 @@ func (f *hookFlags) add(cmd *cobra.Command) {
 	addPolicies(cmd, &f.policies)
 	cmd.Flags().StringVar(&f.system, "system", "", "the `NAME` of the system in sentences for a person")
 	addCatalogue(cmd, &f.catalogue)
-	f.ledger.add(cmd)
+	f.ledger.addTo(cmd.Flags())
 	f.agent.add(cmd, "agent", "whose hook it is")
 	f.mode.add(cmd, "mode", "enforce decides; shadow decides and logs, and never interferes")
 	cmd.Flags().BoolVar(&f.autoAllow, "auto-allow", false, "answer allow, which skips the agent's own permission prompt, where the policy allows")
@@ -189,7 +189,7 @@ func (f *hookFlags) gate(ctx context.Context) (*agent.Gate, *ledger.Ledger, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := f.ledger.Open(ctx)
+	l, err := f.ledger.open(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -118,7 +118,7 @@ var installOnly = map[string]bool{"settings": true, "project": true, "yes": true
 // commandLine is what stands in the settings: the program and the flags that
 // were given, with absolute paths.
 func (f *hookFlags) commandLine(cmd *cobra.Command) (string, error) {
-	for _, path := range []*string{&f.policies, &f.catalogue, &f.log, &f.ledger.KeyFile} {
+	for _, path := range []*string{&f.policies, &f.catalogue, &f.log, &f.ledger.keyFile} {
 		if *path != "" {
 			abs, err := filepath.Abs(*path)
 			if err != nil {
@@ -127,12 +127,19 @@ func (f *hookFlags) commandLine(cmd *cobra.Command) (string, error) {
 			*path = abs
 		}
 	}
-	if name, isFile := strings.CutPrefix(f.ledger.Name, "sqlite:"); name != "" && (isFile || !strings.Contains(name, ":")) {
+	for i, path := range f.ledger.trust {
+		abs, err := filepath.Abs(path)
+		if err != nil {
+			return "", err
+		}
+		f.ledger.trust[i] = abs
+	}
+	if name, isFile := strings.CutPrefix(f.ledger.name, "sqlite:"); name != "" && (isFile || !strings.Contains(name, ":")) {
 		abs, err := filepath.Abs(name)
 		if err != nil {
 			return "", err
 		}
-		f.ledger.Name = abs
+		f.ledger.name = abs
 	}
 	var words []string
 	light, err := line.Beside("opa-gate-hook")
@@ -149,8 +156,15 @@ func (f *hookFlags) commandLine(cmd *cobra.Command) (string, error) {
 		words = append(words, settings.Quote(program), "hook")
 	}
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		if !installOnly[flag.Name] {
-			words = append(words, settings.Quote("--"+flag.Name+"="+flag.Value.String()))
+		if installOnly[flag.Name] {
+			return
+		}
+		values := []string{flag.Value.String()}
+		if several, ok := flag.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
+		}
+		for _, value := range values {
+			words = append(words, settings.Quote("--"+flag.Name+"="+value))
 		}
 	})
 	ending := "|| exit 2"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,13 +27,15 @@ type ledgerFlags struct {
 const ledgerVariable = "OPA_GATE_LEDGER"
 
 // add makes them flags of cmd and of the commands under it.
-func (f *ledgerFlags) add(cmd *cobra.Command) {
-	flags := cmd.PersistentFlags()
+func (f *ledgerFlags) add(cmd *cobra.Command) { f.addTo(cmd.PersistentFlags()) }
+
+// addTo makes them flags of one command alone, or of it and those under it.
+func (f *ledgerFlags) addTo(flags *pflag.FlagSet) {
 	f.addName(flags, "the user's own")
 	flags.StringVar(&f.keyFile, "key", "", "the `FILE` of the private key that signs approvals; it is made if there is none (default the user's own)")
 	flags.StringArrayVar(&f.trust, "trust", nil, "a `FILE` of public keys whose approvals count, too; may be given several times")
-	_ = cmd.MarkPersistentFlagFilename("key")
-	_ = cmd.MarkPersistentFlagFilename("trust")
+	_ = cobra.MarkFlagFilename(flags, "key")
+	_ = cobra.MarkFlagFilename(flags, "trust")
 }
 
 // addName adds the flag that names the ledger. Without is what is asked where no
@@ -67,12 +70,32 @@ func (f *ledgerFlags) open(ctx context.Context) (*ledger.Ledger, error) {
 	return f.named(func(name string) (*ledger.Ledger, error) { return f.config(name).Open(ctx) })
 }
 
+// files are those that the ledger is opened from.
+func (f *ledgerFlags) files() []string {
+	name, key := f.called(), f.keyFile
+	switch {
+	case name == "":
+		name, _ = ledger.DefaultPath() // opening says what is wrong
+	case strings.Contains(name, "://") || name == "memory:":
+		name = ""
+	}
+	if key == "" && len(f.trust) == 0 {
+		key, _ = ledger.DefaultKeyFile()
+	}
+	return append([]string{strings.TrimPrefix(name, "sqlite:"), key}, f.trust...)
+}
+
+// called is the name that the flag or the environment gives the ledger.
+func (f *ledgerFlags) called() string {
+	if f.name == "" {
+		return os.Getenv(ledgerVariable)
+	}
+	return f.name
+}
+
 // named opens the ledger that the flag or the environment names.
 func (f *ledgerFlags) named(open func(name string) (*ledger.Ledger, error)) (*ledger.Ledger, error) {
-	name := f.name
-	if name == "" {
-		name = os.Getenv(ledgerVariable)
-	}
+	name := f.called()
 	l, err := open(name)
 	if err != nil && !errors.Is(err, ledger.ErrKey) && name != "" {
 		return nil, fmt.Errorf("%s: %w", ledger.Redacted(name), err)

@@ -36,7 +36,7 @@ Exit codes: 0 done, 1 a check failed, 2 wrong usage or input, 130 interrupted.`,
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newDecide(), newAdmit(), newApprovals(), newClassify(), newSkill(), newConform(), newPolicy(), newServe(), newBundle(), newReplay(), newHook(), newSession(), newVersion())
+	root.AddCommand(newDecide(), newAdmit(), newApprovals(), newClassify(), newSkill(), newConform(), newPolicy(), newServe(), newBundle(), newReplay(), newHook(), newSession(), newMCP(), newVersion())
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" { // by itself it would show its help for a shell that it does not know

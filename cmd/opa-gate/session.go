@@ -31,7 +31,7 @@ func newSession() *cobra.Command {
 
 // withSessions does work on the sessions of a ledger.
 func withSessions(cmd *cobra.Command, f *ledgerFlags, work func(*agent.Sessions) error) error {
-	l, err := f.Open(cmd.Context())
+	l, err := f.open(cmd.Context())
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func newSessionList() *cobra.Command {
 			})
 		},
 	}
-	l.add(cmd)
+	l.addTo(cmd.Flags())
 	format.add(cmd, "format", "how they are written, with json one a line")
 	cmd.Flags().BoolVar(&tainted, "tainted", false, "only those that are tainted")
 	return cmd
@@ -87,7 +87,7 @@ func newSessionShow() *cobra.Command {
 			})
 		},
 	}
-	l.add(cmd)
+	l.addTo(cmd.Flags())
 	format.add(cmd, "format", "how it is written")
 	return cmd
 }
@@ -138,7 +138,7 @@ user who runs this program. It shows what tainted the conversation, and asks.`,
 			})
 		},
 	}
-	l.add(cmd)
+	l.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&comment, "comment", "", "why, for those who look at it later")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "clear without asking")
 	return cmd

@@ -35,6 +35,8 @@ var allowed = map[string][]string{
 	"agent/hook/line":     {},
 	"agent/hook/settings": {},
 
+	"agent/gateway": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent"},
+
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 
 	"evaluator/internal/symbolic": {},
@@ -49,6 +51,9 @@ var standardOnly = []string{"capability", "skill", "policies", "optional", "agen
 // registryClient is what bundles are pushed and pulled with.
 const registryClient = "oras.land/"
 
+// protocol is what stands between agents and tools.
+const protocol = "github.com/modelcontextprotocol/"
+
 // heavy is what an embedder of the evaluator must not pay for.
 var heavy = []string{
 	"github.com/open-policy-agent/opa/v1/server",
@@ -58,6 +63,7 @@ var heavy = []string{
 	registryClient,
 	databases[0],
 	databases[1],
+	protocol,
 }
 
 // databases are what ledgers are kept in.

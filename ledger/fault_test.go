@@ -392,7 +392,6 @@ func TestMigration(t *testing.T) {
 	shared(t, func(t *testing.T, k kind) {
 		ctx, name := context.Background(), k.place(t)
 		l := history(t, name, newClock())
-		text := export(t, l)
 		upTo := func(next ...string) (*Ledger, error) {
 			var s store
 			var err error
@@ -407,7 +406,7 @@ func TestMigration(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		goesOn(t, open(t, name, &Options{Keys: ring(1)})) // still what it was
-		text = export(t, l)
+		text := export(t, l)
 		if strings.Count(text, "\n") != historyLength+3 {
 			t.Errorf("%s", text)
 		}

@@ -39,6 +39,9 @@ func run(calls, whole, rounds int) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	b := &bench{dir: dir}
+	if err := os.Mkdir(filepath.Join(dir, "run"), 0o700); err != nil {
+		return err
+	}
 	build := exec.Command("go", "build", "-o", dir, "./cmd/opa-gate", "./cmd/opa-gate-hook")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -135,7 +138,7 @@ func (b *bench) call(command []string, session, event, tool, id string) ([]byte,
 		return nil, err
 	}
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Env = []string{"HOME=" + b.dir, "XDG_RUNTIME_DIR=" + b.dir, "PATH=" + os.Getenv("PATH")}
+	cmd.Env = []string{"HOME=" + b.dir, "XDG_RUNTIME_DIR=" + filepath.Join(b.dir, "run"), "PATH=" + os.Getenv("PATH")}
 	cmd.Stdin = bytes.NewReader(text)
 	var problems bytes.Buffer
 	cmd.Stderr = &problems

@@ -71,10 +71,13 @@ var databases = []string{"modernc.org/sqlite", "github.com/jackc/pgx"}
 
 // pays lists what of the heavy each package is there for.
 var pays = map[string][]string{
-	"server":    heavy,
-	"bundle":    {registryClient},
-	"ledger":    databases,
-	"approvals": databases,
+	"server":        heavy,
+	"bundle":        {registryClient},
+	"ledger":        databases,
+	"approvals":     databases,
+	"agent":         databases,
+	"agent/hook":    databases,
+	"agent/gateway": {databases[0], databases[1], protocol},
 }
 
 func TestImports(t *testing.T) {

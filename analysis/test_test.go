@@ -47,8 +47,8 @@ func TestTestOfACopy(t *testing.T) {
 	if !r.OK() || len(r.Tests) < 85 {
 		t.Errorf("%d tests, OK is %v", len(r.Tests), r.OK())
 	}
-	if r.Coverage.Percent != 100 || len(r.Coverage.Files) != 12 {
-		t.Errorf("coverage %v of %d files, want 100 of 12", r.Coverage.Percent, len(r.Coverage.Files))
+	if r.Coverage.Percent != 100 || len(r.Coverage.Files) != 13 {
+		t.Errorf("coverage %v of %d files, want 100 of 13", r.Coverage.Percent, len(r.Coverage.Files))
 	}
 	if d := r.Decisions; d.Total != defaultClasses || len(d.Classes) != defaultClasses {
 		t.Errorf("%d classes of decisions, want %d", d.Total, defaultClasses)

@@ -178,6 +178,7 @@ func TestVerifyFindsWhatArgumentsDo(t *testing.T) {
 }
 
 func TestDiffFindsWhatArgumentsDo(t *testing.T) {
+	heavy(t)
 	old, err := evaluator.New(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)

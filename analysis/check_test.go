@@ -70,6 +70,7 @@ func checkListed(r *analysis.CheckResult) string {
 }
 
 func TestCheckFindsNothingInACopy(t *testing.T) {
+	heavy(t)
 	if r := runCheck(t, initCopy(t), nil); len(r.Findings) > 0 {
 		t.Errorf("found %s", checkListed(r))
 	}
@@ -171,6 +172,7 @@ var checkFindings = map[string]struct {
 }
 
 func TestCheckFinds(t *testing.T) {
+	heavy(t)
 	for name, tt := range checkFindings {
 		t.Run(name, func(t *testing.T) {
 			dir := initCopy(t)

@@ -70,7 +70,9 @@ func checkListed(r *analysis.CheckResult) string {
 }
 
 func TestCheckFindsNothingInACopy(t *testing.T) {
-	heavy(t)
+	if testing.Short() {
+		t.Skip("it takes minutes under the race detector; it runs without -short")
+	}
 	if r := runCheck(t, initCopy(t), nil); len(r.Findings) > 0 {
 		t.Errorf("found %s", checkListed(r))
 	}
@@ -172,7 +174,9 @@ var checkFindings = map[string]struct {
 }
 
 func TestCheckFinds(t *testing.T) {
-	heavy(t)
+	if testing.Short() {
+		t.Skip("it takes minutes under the race detector; it runs without -short")
+	}
 	for name, tt := range checkFindings {
 		t.Run(name, func(t *testing.T) {
 			dir := initCopy(t)

@@ -115,7 +115,9 @@ func TestExplainNearestOfLeftOutMembers(t *testing.T) {
 // No set of changes has one in it that is not needed, and what is written as a
 // document is what was decided: the reference says the same of it.
 func TestExplainNearestAreMinimal(t *testing.T) {
-	heavy(t)
+	if testing.Short() {
+		t.Skip("it takes minutes under the race detector; it runs without -short")
+	}
 	e := explainOpen(t, explainPolicies(t))
 	sets, edits := 0, 0
 	for _, origin := range []string{"fetcher", "first-party", "local-sandbox"} {

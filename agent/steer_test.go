@@ -203,3 +203,25 @@ type callTainter struct {
 func (f callTainter) CallTaint(context.Context, *capability.Steering) (capability.Taint, error) {
 	return 0, f.err
 }
+
+func TestCatalogueOfSteering(t *testing.T) {
+	for text, where := range map[string]string{
+		"effect = \"mine\"": "tools.x.effect", "aims = []": "tools.x.aims", "aims = \"to\"": "tools.x.aims", "aims = [\"\"]": "tools.x.aims.0",
+		"outside_if = [1]": "tools.x.outside_if.0", "outside_if = []": "tools.x.outside_if", "aim = [\"to\"]": "tools.x.aim",
+	} {
+		var e *agent.CatalogueError
+		if _, err := agent.ParseCatalogue("c.toml", []byte("[tools.x]\n"+text+"\n")); !errors.As(err, &e) || e.Where != where || e.Line != 2 {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	// What ships states nothing that a policy would make an exception for.
+	c, err := agent.LoadCatalogue("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range c.Tools() {
+		if tool.Steering.Effect != capability.UnknownEffect {
+			t.Errorf("%s: %v", tool.Pattern, tool.Steering.Effect)
+		}
+	}
+}

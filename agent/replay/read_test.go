@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 				`2 call session=s task=t id=1 tool=send text="" args={"to":"a"}`,
 				`4 result session=s task= id=1 tool= text="" args=`}, nil, 0},
 		"a stated profile": {`{"kind":"call","tool":"send","arguments":null,"profile":{"origin":"fetcher","read_only":true,"taints":true,"effect":"outside","aims":["to"]}}`,
-			[]string{`1 call session= task= id= tool=send text="" args= stated={Profile:{Origin:fetcher ReadOnly:2 Destructive:0 OpenWorld:0} Taints:true Steering:{Effect:outside Aims:[to] OutsideIf:[]}}`}, nil, 0},
+			[]string{`1 call session= task= id= tool=send text="" args= stated={Profile:{Origin:fetcher ReadOnly:2 Destructive:0 OpenWorld:0} Taints:true Steering:{Effect:outside Aims:[to] OutsideIf:[]} Policy:{Vetoed:false Veto: RequiresHuman:false SandboxEscalation:false Transform:{Kind:none Arguments:[] Note:}}}`}, nil, 0},
 		"what cannot be used": {`{"kind":"call"}
 {"kind":"result"}
 {"kind":"called","tool":"x"}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 )
 
@@ -35,6 +36,8 @@ type Tool struct {
 	Taints  bool               // its results taint whatever the profile says
 	Paths   []string           // arguments that name files or folders
 	Shows   string             // the argument that names the content; "" if none does
+
+	Steering steering.Tool // what a finer policy on taint needs to know; by default nothing is
 
 	Vetoed        bool
 	Veto          string

@@ -15,6 +15,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/wire"
 )
@@ -59,6 +60,9 @@ type catalogueTool struct {
 	Taints        bool                       `json:"taints"`
 	Paths         []string                   `json:"paths"`
 	Shows         string                     `json:"shows"`
+	Effect        string                     `json:"effect"`
+	Aims          []string                   `json:"aims"`
+	OutsideIf     []string                   `json:"outside_if"`
 	Veto          *string                    `json:"veto"`
 	RequiresHuman bool                       `json:"requires_human"`
 	Note          string                     `json:"note"`
@@ -67,12 +71,14 @@ type catalogueTool struct {
 
 func (e catalogueTool) tool(pattern string) Tool {
 	origin, _ := capability.ParseOrigin(e.Origin) // the schema lets no other name through; left out is unknown
+	effect, _ := capability.ParseEffect(e.Effect)
 	t := Tool{
 		Pattern: pattern,
 		Profile: capability.Profile{
 			Origin: origin, ReadOnly: hint(e.ReadOnly), Destructive: hint(e.Destructive), OpenWorld: hint(e.OpenWorld),
 		},
 		Taints: e.Taints, Paths: e.Paths, Shows: e.Shows,
+		Steering:      steering.Tool{Effect: effect, Aims: e.Aims, OutsideIf: e.OutsideIf},
 		RequiresHuman: e.RequiresHuman, Note: e.Note, Set: e.Set,
 	}
 	if e.Veto != nil {

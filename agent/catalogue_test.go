@@ -44,34 +44,12 @@ func TestShippedCatalogue(t *testing.T) {
 		if got := p.Required(); got != tt.required {
 			t.Errorf("%s requires %d, want %d", tt.tool, got, tt.required)
 		}
-		if got := agent.Taints(p); got != tt.taints {
+		if got := (&capability.Result{Profile: p}).Taints(); got != tt.taints {
 			t.Errorf("%s taints: %v, want %v", tt.tool, got, tt.taints)
 		}
 	}
 	if n := len(c.Tools()); n < 40 {
 		t.Errorf("the catalogue that ships has %d tools", n)
-	}
-}
-
-// The rule over every profile, against the sentence it stands for.
-func TestTaints(t *testing.T) {
-	hints := []capability.Hint{capability.Unset, capability.No, capability.Yes}
-	n := 0
-	for _, o := range capability.Origins() {
-		for _, ro := range hints {
-			for _, de := range hints {
-				for _, ow := range hints {
-					n++
-					want := ow != capability.No || o == capability.Unknown || o == capability.Fetcher
-					if got := agent.Taints(capability.Profile{Origin: o, ReadOnly: ro, Destructive: de, OpenWorld: ow}); got != want {
-						t.Errorf("%v, open world %v: %v, want %v", o, ow, got, want)
-					}
-				}
-			}
-		}
-	}
-	if n != 243 {
-		t.Errorf("%d profiles, want 243", n)
 	}
 }
 

@@ -37,6 +37,7 @@ type Verdict struct {
 	Tool     Tool               // what the catalogue states
 	Profile  capability.Profile // what was decided on
 	State    State              // of the conversation, as the decision saw it
+	Seen     capability.Taint   // under which the call was decided; finer policies make exceptions from State's
 	Tainting bool               // the call's result taints the conversation
 	Sandbox  bool               // a path that it names is outside the sandbox, or protected
 	// Transform is what a person who agrees to an escalation agrees to: with it
@@ -58,21 +59,6 @@ func (v *Verdict) Runs() bool {
 
 // Asks reports whether a person may still allow the call.
 func (v *Verdict) Asks() bool { return v.Outcome.Kind == capability.Escalate }
-
-// A TaintRule says whether the results of a tool taint the conversation.
-type TaintRule interface {
-	// Taints gets the tool's name, its profile, and whether the operator says so
-	// in any case. An error means that it is not known, which counts as yes, and
-	// the call is refused.
-	Taints(ctx context.Context, tool string, p capability.Profile, operator bool) (bool, error)
-}
-
-// Taints is the native reference of the rule: the result of a tool taints the
-// conversation if it can carry content of uncontrolled origin (specification,
-// section 2), or if nobody knows where the tool comes from, or if it fetches.
-func Taints(p capability.Profile) bool {
-	return p.IsOpenWorld() || p.Origin == capability.Fetcher || p.Origin == capability.Unknown || !p.Origin.Valid()
-}
 
 // Approvals keeps escalations until people decide on them.
 type Approvals interface {
@@ -104,8 +90,12 @@ type Admission struct {
 
 // A Gate decides an agent's calls. Its fields are set before its first use.
 type Gate struct {
-	Engine    evaluator.Engine
-	Rule      TaintRule // nil: [Taints]
+	Engine evaluator.Engine
+	// Tainter says which results taint, and which calls see that; nil is the native
+	// reference. If it cannot tell, the result taints, and the call is refused.
+	Tainter evaluator.Tainter
+	// Steers: the Tainter looks at who wrote a call's arguments, so that prompts are kept.
+	Steers    bool
 	Catalogue *Catalogue
 	Sessions  *Sessions
 	Approvals Approvals // nil: escalations wait nowhere
@@ -172,11 +162,15 @@ func (g *Gate) decide(ctx context.Context, r Request) (Verdict, error) {
 			return Verdict{}, err
 		}
 	}
-	call := &capability.Call{Tool: r.Tool, Profile: v.Profile, Grant: g.Catalogue.Grant, Taint: v.State.Taint}
+	call := &capability.Call{Tool: r.Tool, Profile: v.Profile, Grant: g.Catalogue.Grant}
 	if call.Policy, err = g.policy(&r, v.Tool, v.Profile, arguments); err != nil {
 		return Verdict{}, err
 	}
 	v.Transform, v.Sandbox = call.Policy.Transform, call.Policy.SandboxEscalation
+	if v.Seen, err = g.seen(ctx, &r, &v); err != nil {
+		return Verdict{}, err
+	}
+	call.Taint = v.Seen
 	if v.Outcome, err = g.Engine.Decide(ctx, call); err != nil {
 		return Verdict{}, err
 	}
@@ -288,10 +282,18 @@ func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
 }
 
 func (g *Gate) taints(ctx context.Context, name string, t Tool, p capability.Profile) (bool, error) {
-	if g.Rule == nil {
-		return t.Taints || Taints(p), nil
+	r := &capability.Result{Tool: name, Profile: p}
+	if t.Taints {
+		r.Untrusted = capability.Yes
 	}
-	return g.Rule.Taints(ctx, name, p, t.Taints)
+	return g.tainter().ResultTaints(ctx, r)
+}
+
+func (g *Gate) tainter() evaluator.Tainter {
+	if g.Tainter == nil {
+		return evaluator.Native{}
+	}
+	return g.Tainter
 }
 
 // policy is the operator's verdict on the call.

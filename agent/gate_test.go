@@ -155,9 +155,13 @@ func (f approvals) Admit(_ context.Context, c agent.Case, o capability.Outcome) 
 func (approvals) Wait(context.Context, string) error             { return nil }
 func (approvals) Withdraw(context.Context, string, string) error { return nil }
 
-type rule func() (bool, error)
+// A tainter says that nothing taints, or fails.
+type tainter struct{ err error }
 
-func (f rule) Taints(context.Context, string, capability.Profile, bool) (bool, error) { return f() }
+func (f tainter) ResultTaints(context.Context, *capability.Result) (bool, error) { return false, f.err }
+func (f tainter) CallTaint(context.Context, *capability.Steering) (capability.Taint, error) {
+	return capability.Clean, f.err
+}
 
 // Whatever goes wrong, the verdict beside the error refuses.
 func TestDecideRefusesWhatFails(t *testing.T) {
@@ -180,7 +184,7 @@ func TestDecideRefusesWhatFails(t *testing.T) {
 		"a panic": {fetch, func(g *agent.Gate, _ *memlog.Log) {
 			g.Engine = engine{decide: func(*capability.Call) (capability.Outcome, error) { panic("x") }}
 		}, agent.ErrPanic},
-		"the rule":     {fetch, func(g *agent.Gate, _ *memlog.Log) { g.Rule = rule(func() (bool, error) { return false, broken }) }, broken},
+		"the rule":     {fetch, func(g *agent.Gate, _ *memlog.Log) { g.Tainter = tainter{err: broken} }, broken},
 		"no catalogue": {fetch, func(g *agent.Gate, _ *memlog.Log) { g.Catalogue = nil }, agent.ErrPanic},
 		"the approvals": {agent.Request{Session: "never seen", Tool: "WebFetch"}, func(g *agent.Gate, _ *memlog.Log) {
 			g.Approvals = approvals(func(agent.Case, capability.Outcome) (agent.Admission, error) {

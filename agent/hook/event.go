@@ -44,6 +44,7 @@ type event struct {
 	Input   json.RawMessage
 	Call    string
 	Source  string // how a session starts, or where a prompt comes from
+	Prompt  string
 }
 
 // parseEvent reads one event. Two readers that take a text for different things
@@ -74,6 +75,9 @@ func parseEvent(input []byte) (*event, error) {
 		if err := json.Unmarshal(raw, into); err != nil {
 			return nil, fmt.Errorf("%w: %s is not a text", ErrEvent, name)
 		}
+	}
+	if json.Unmarshal(members["prompt"], &e.Prompt) != nil {
+		e.Prompt = "" // a prompt in another form is one that nobody typed
 	}
 	if string(e.Input) == "null" {
 		e.Input = nil

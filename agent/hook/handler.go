@@ -75,7 +75,7 @@ func (h *Handler) before(ctx context.Context, e *event, project string) Reply {
 	}
 	h.log(record{Session: e.Session, Event: e.Name, Tool: e.Tool, Call: e.Call, Agent: e.Agent,
 		Outcome: v.Outcome.Kind.String(), Reason: v.Outcome.Reason, Missing: v.Outcome.Missing.DisplayNames(),
-		Taint: v.State.Taint.String(), Taints: v.Tainting, Pending: v.Pending, Approval: v.Approved})
+		Taint: v.State.Taint.String(), Seen: v.Seen.String(), Taints: v.Tainting, Pending: v.Pending, Approval: v.Approved})
 	return h.answer(e, &v)
 }
 
@@ -102,12 +102,16 @@ func (h *Handler) after(ctx context.Context, e *event) Reply {
 	return nothing()
 }
 
-// prompt takes note that a conversation goes on. What no person typed may be
-// anybody's text.
+// prompt takes note that a conversation goes on, and of what the person typed. What
+// no person typed may be anybody's text. An event that does not say where its
+// prompt comes from is one of an agent that calls the hook for typed ones alone.
 func (h *Handler) prompt(ctx context.Context, e *event) Reply {
 	_, err := h.Gate.Sessions.Continue(ctx, e.Session)
 	if err == nil && e.Source != "" && e.Source != "user" && e.Source != "sdk" {
 		_, err = h.Gate.Sessions.Taint(ctx, e.Session, agent.Source{Why: agent.Untyped, Shows: cut(e.Source, 40)})
+	}
+	if err == nil && (e.Source == "" || e.Source == "user") && e.Agent == "" {
+		err = h.Gate.Typed(ctx, e.Session, e.Prompt)
 	}
 	if err != nil {
 		return h.failed(e, err)
@@ -159,6 +163,7 @@ type record struct {
 	Reason   string    `json:"reason,omitempty"`
 	Missing  []string  `json:"missing,omitempty"`
 	Taint    string    `json:"taint,omitempty"`
+	Seen     string    `json:"seen,omitempty"` // the taint that the call was decided under
 	Taints   bool      `json:"taints,omitempty"`
 	Pending  string    `json:"pending,omitempty"`
 	Approval string    `json:"approval,omitempty"`

@@ -139,7 +139,7 @@ func (s *Suite) decide(ctx context.Context, p *NamedPolicy, tainted bool, task s
 		before = capability.Tainted
 	}
 	a := Answer{Tool: tool}
-	decide(ctx, p.Policy, &a, before, label.profile(), facts)
+	decide(ctx, p.Policy, &a, before, &Tool{Profile: label.profile()}, capability.DefaultGrant(), facts)
 	if a.Outcome == nil {
 		return false, false, fmt.Errorf("%w: suite %s, task %s, call %d (%s): %s", ErrUndecided, s.Suite, task, n, tool, a.Error)
 	}

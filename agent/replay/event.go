@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 )
@@ -37,10 +38,9 @@ func (k Kind) String() string {
 //	{"kind": "result", "session": "s", "id": "1"}
 //
 // Session and task may be left out. A session without a task begins a new one with
-// each prompt. Profile is what the operator states of the tool, as in a file of
-// tools ([ReadTools]); left out, that file tells, and else nothing is known. A call
-// without an id, or one whose result the trace does not tell of, has its result at
-// once.
+// each prompt. Profile is what the operator states of the tool, named as
+// in a catalogue ([agent.Catalogue]); left out, the catalogue tells. A call without an
+// id, or one whose result the trace does not tell of, has its result at once.
 type Event struct {
 	Line      int
 	Kind      Kind
@@ -59,10 +59,18 @@ type Tool struct {
 	Profile  capability.Profile
 	Taints   bool // its results taint whatever the profile says
 	Steering steering.Tool
+	Policy   capability.CallPolicy // whether the operator vetoes its calls, or wants a person asked
 }
 
-// A Lookup tells what the operator states of a tool; the zero Tool if nothing.
-type Lookup func(tool string) Tool
+// lookup is what a catalogue states of a tool; the zero Tool if there is none.
+func lookup(c *agent.Catalogue, tool string) Tool {
+	if c == nil {
+		return Tool{}
+	}
+	t := c.Lookup(tool)
+	return Tool{Profile: t.Profile, Taints: t.Taints, Steering: t.Steering,
+		Policy: capability.CallPolicy{Vetoed: t.Vetoed, Veto: t.Veto, RequiresHuman: t.RequiresHuman}}
+}
 
 // A statement is a Tool as it is written.
 type statement struct {

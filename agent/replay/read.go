@@ -38,9 +38,6 @@ type Skip struct {
 // ErrTooLarge is matched by the error about a trace that exceeds a bound.
 var ErrTooLarge = errors.New("the trace is too large")
 
-// ErrTools is matched by the errors of [ReadTools] about what stands in the file.
-var ErrTools = errors.New("the file of tools cannot be used")
-
 // Read reads a trace. A line that is torn, broken or of another kind is left out
 // and told of in Skipped. The error is that of r, or matches [ErrTooLarge].
 func Read(r io.Reader) (*Trace, error) {

@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
 
+	"github.com/opa-gate/opa-gate/agent"
+	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 )
 
@@ -35,7 +38,7 @@ func TestRead(t *testing.T) {
 				`2 call session=s task=t id=1 tool=send text="" args={"to":"a"}`,
 				`4 result session=s task= id=1 tool= text="" args=`}, nil, 0},
 		"a stated profile": {`{"kind":"call","tool":"send","arguments":null,"profile":{"origin":"fetcher","read_only":true,"taints":true,"effect":"outside","aims":["to"]}}`,
-			[]string{`1 call session= task= id= tool=send text="" args= stated={Profile:{Origin:fetcher ReadOnly:2 Destructive:0 OpenWorld:0} Taints:true Steering:{Effect:outside Aims:[to] OutsideIf:[]}}`}, nil, 0},
+			[]string{`1 call session= task= id= tool=send text="" args= stated={Profile:{Origin:fetcher ReadOnly:2 Destructive:0 OpenWorld:0} Taints:true Steering:{Effect:outside Aims:[to] OutsideIf:[]} Policy:{Vetoed:false Veto: RequiresHuman:false SandboxEscalation:false Transform:{Kind:none Arguments:[] Note:}}}`}, nil, 0},
 		"what cannot be used": {`{"kind":"call"}
 {"kind":"result"}
 {"kind":"called","tool":"x"}
@@ -142,37 +145,44 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-func TestReadTools(t *testing.T) {
-	lookup, err := ReadTools(strings.NewReader(`{"tools": {
-		"mcp__mail__*": {"origin": "registered-connector"},
-		"mcp__mail__send_*": {"origin": "registered-connector", "effect": "outside", "aims": ["to"]},
-		"mcp__mail__send_money": {"origin": "first-party", "taints": true, "outside_if": ["x"], "open_world": false, "destructive": true}}}`))
+// What a trace leaves out, the catalogue states: profile, taint, what the finer rule
+// needs, veto and grant.
+func TestLookup(t *testing.T) {
+	c, err := agent.ParseCatalogue("c.toml", []byte(`
+[tools.send]
+origin = "first-party"
+destructive = true
+open_world = false
+taints = true
+effect = "outside"
+aims = ["to"]
+outside_if = ["x"]
+veto = "No."
+[tools.ask]
+origin = "first-party"
+requires_human = true
+`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for tool, want := range map[string]string{
-		"mcp__mail__read":        "{Profile:{Origin:registered-connector ReadOnly:0 Destructive:0 OpenWorld:0} Taints:false Steering:{Effect:unknown Aims:[] OutsideIf:[]}}",
-		"mcp__mail__send_text":   "{Profile:{Origin:registered-connector ReadOnly:0 Destructive:0 OpenWorld:0} Taints:false Steering:{Effect:outside Aims:[to] OutsideIf:[]}}",
-		"mcp__mail__send_money":  "{Profile:{Origin:first-party ReadOnly:0 Destructive:2 OpenWorld:1} Taints:true Steering:{Effect:unknown Aims:[] OutsideIf:[x]}}",
-		"mcp__mail__send_money2": "{Profile:{Origin:registered-connector ReadOnly:0 Destructive:0 OpenWorld:0} Taints:false Steering:{Effect:outside Aims:[to] OutsideIf:[]}}",
-		"Bash":                   "{Profile:{Origin:unknown ReadOnly:0 Destructive:0 OpenWorld:0} Taints:false Steering:{Effect:unknown Aims:[] OutsideIf:[]}}",
-		"mcp__mail__*":           "{Profile:{Origin:registered-connector ReadOnly:0 Destructive:0 OpenWorld:0} Taints:false Steering:{Effect:unknown Aims:[] OutsideIf:[]}}",
+	for tool, want := range map[string]Tool{
+		"send": {
+			Profile:  capability.Profile{Origin: capability.FirstParty, Destructive: capability.Yes, OpenWorld: capability.No},
+			Taints:   true,
+			Steering: steering.Tool{Effect: capability.Outside, Aims: []string{"to"}, OutsideIf: []string{"x"}},
+			Policy:   capability.CallPolicy{Vetoed: true, Veto: "No."},
+		},
+		"ask":     {Profile: capability.Profile{Origin: capability.FirstParty}, Policy: capability.CallPolicy{RequiresHuman: true}},
+		"another": {},
 	} {
-		if got := fmt.Sprintf("%+v", lookup(tool)); got != want {
-			t.Errorf("%s is\n%s, want\n%s", tool, got, want)
+		if got := lookup(c, tool); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is\n%+v, want\n%+v", tool, got, want)
 		}
 	}
-	for _, text := range []string{"", "[]", `{"tool": {}}`, `{"tools": {"x": {"origins": "fetcher"}}}`, `{"tools": {"x": {"origin": "y"}}}`,
-		`{"tools": {"x": {}, "x": {}}}`, `{"tools": {"x": {"effect": "y"}}}`, strings.Repeat(" ", MaxTools+1)} {
-		if _, err := ReadTools(strings.NewReader(text)); !errors.Is(err, ErrTools) {
-			t.Errorf("%.40q: %v", text, err)
-		}
+	if got := lookup(c, "Read"); got.Profile.Origin != capability.LocalSandbox {
+		t.Errorf("Read is %+v", got)
 	}
-	broken := errors.New("the disk is gone")
-	if _, err := ReadTools(iotest.ErrReader(broken)); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
-	}
-	if capability.Unknown != 0 {
-		t.Error("the zero tool has an origin")
+	if got := lookup(nil, "Read"); !reflect.DeepEqual(got, Tool{}) {
+		t.Errorf("without a catalogue: %+v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
@@ -77,11 +78,12 @@ type Totals struct {
 	Tainted     int `json:"sessions_tainted"`
 }
 
-// Run puts the calls of a trace to a policy. Lookup tells of tools of which the trace
-// says nothing; nil if nobody does. The error is that of ctx: a call that cannot be
-// decided is an Answer with an Error.
-func Run(ctx context.Context, p Policy, t *Trace, lookup Lookup) (*Report, error) {
-	r := &runner{policy: p, lookup: lookup, sessions: map[string]*session{}, ends: map[[2]string]bool{}, tasks: map[[2]string]int{},
+// Run puts the calls of a trace to a policy. The catalogue tells what is granted, and
+// of tools of which the trace says nothing; nil if nobody does. What it says of paths,
+// notes and fixed arguments does not count: a trace does not tell what a path led to.
+// The error is that of ctx: a call that cannot be decided is an Answer with an Error.
+func Run(ctx context.Context, p Policy, t *Trace, c *agent.Catalogue) (*Report, error) {
+	r := &runner{policy: p, catalogue: c, sessions: map[string]*session{}, ends: map[[2]string]bool{}, tasks: map[[2]string]int{},
 		report: &Report{Calls: []Answer{}, Tasks: []Task{}, Sessions: []Session{}}}
 	for i := range t.Events {
 		if e := &t.Events[i]; e.Kind == Result {
@@ -114,13 +116,13 @@ func Run(ctx context.Context, p Policy, t *Trace, lookup Lookup) (*Report, error
 }
 
 type runner struct {
-	policy   Policy
-	lookup   Lookup
-	sessions map[string]*session
-	order    []*session
-	ends     map[[2]string]bool // the calls whose results the trace tells of, by session and id
-	tasks    map[[2]string]int  // the index of a task among those of the report
-	report   *Report
+	policy    Policy
+	catalogue *agent.Catalogue
+	sessions  map[string]*session
+	order     []*session
+	ends      map[[2]string]bool // the calls whose results the trace tells of, by session and id
+	tasks     map[[2]string]int  // the index of a task among those of the report
+	report    *Report
 }
 
 // A session is what is known of one as its events pass.
@@ -179,18 +181,21 @@ func (s *session) taint() capability.Taint {
 
 func (r *runner) call(ctx context.Context, s *session, e *Event) *called {
 	c := &called{tool: e.Tool}
-	switch {
-	case e.Stated != nil:
+	if e.Stated != nil {
 		c.stated = *e.Stated
-	case r.lookup != nil:
-		c.stated = r.lookup(e.Tool)
+	} else {
+		c.stated = lookup(r.catalogue, e.Tool)
+	}
+	grant := capability.DefaultGrant()
+	if r.catalogue != nil {
+		grant = r.catalogue.Grant
 	}
 	a := Answer{Line: e.Line, Session: e.Session, Task: e.Task, Tool: e.Tool}
 	if a.Task == "" {
 		a.Task = fmt.Sprint(s.prompts)
 	}
 	facts := steering.Look(&c.stated.Steering, e.Arguments, &s.typed)
-	decide(ctx, r.policy, &a, s.taint(), c.stated.Profile, facts)
+	decide(ctx, r.policy, &a, s.taint(), &c.stated, grant, facts)
 	c.runs = !a.Refused()
 
 	key := [2]string{a.Session, a.Task}
@@ -213,16 +218,16 @@ func (r *runner) call(ctx context.Context, s *session, e *Event) *called {
 }
 
 // decide answers a call in a session of that taint, of which those facts are known.
-func decide(ctx context.Context, p Policy, a *Answer, before capability.Taint, profile capability.Profile, facts steering.Facts) {
+func decide(ctx context.Context, p Policy, a *Answer, before capability.Taint, stated *Tool, grant capability.Grant, facts steering.Facts) {
 	a.Before = before.String()
-	seen, err := p.CallTaint(ctx, &capability.Steering{Session: before, Tool: a.Tool, Profile: profile,
+	seen, err := p.CallTaint(ctx, &capability.Steering{Session: before, Tool: a.Tool, Profile: stated.Profile,
 		Effect: facts.Effect, Aim: facts.Aim, Payload: facts.Payload})
 	a.Seen = seen.String()
 	if err != nil {
 		a.Error = err.Error()
 		return
 	}
-	o, err := p.Decide(ctx, &capability.Call{Tool: a.Tool, Profile: profile, Grant: capability.DefaultGrant(), Taint: seen})
+	o, err := p.Decide(ctx, &capability.Call{Tool: a.Tool, Profile: stated.Profile, Grant: grant, Taint: seen, Policy: stated.Policy})
 	if err != nil {
 		a.Error = err.Error()
 		return

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
 	"github.com/opa-gate/opa-gate/optional"
@@ -47,11 +48,11 @@ func run(t *testing.T, p Policy, lines string) (*Report, []string) {
 	if err != nil || len(trace.Skipped) > 0 {
 		t.Fatal(err, trace.Skipped)
 	}
-	lookup, err := ReadTools(strings.NewReader(toolsFile))
+	catalogue, err := agent.ParseCatalogue("tools.json", []byte(toolsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), p, trace, lookup)
+	report, err := Run(t.Context(), p, trace, catalogue)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,5 +207,28 @@ func TestDiff(t *testing.T) {
 	}
 	if got := Diff(before, before); len(got) != 0 {
 		t.Errorf("%+v", got)
+	}
+}
+
+// The operator's grant, vetoes and questions count as they do in front of an agent.
+func TestRunByTheCatalogue(t *testing.T) {
+	c, err := agent.ParseCatalogue("c.toml", []byte("base = [\"local-read\"]\n[tools.v]\norigin = \"local-sandbox\"\nveto = \"No.\"\n"+
+		"[tools.h]\norigin = \"local-sandbox\"\nopen_world = false\nread_only = true\nrequires_human = true\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	trace, err := Read(strings.NewReader(`{"kind":"call","tool":"Read"}` + "\n" + `{"kind":"call","tool":"Edit"}` + "\n" +
+		`{"kind":"call","tool":"h"}` + "\n" + `{"kind":"call","tool":"v"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := Run(t.Context(), policy(t), trace, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"allow", "escalate", "escalate", "deny"} {
+		if got := report.Calls[i].Label(); got != want {
+			t.Errorf("%s: %s, want %s", report.Calls[i].Tool, got, want)
+		}
 	}
 }

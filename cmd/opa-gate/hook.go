@@ -194,7 +194,7 @@ func (f *hookFlags) gate(ctx context.Context) (*agent.Gate, *ledger.Ledger, erro
 		return nil, nil, err
 	}
 	kept := agent.OnLedger(l)
-	g := &agent.Gate{Engine: e, Catalogue: catalogue, Sessions: &agent.Sessions{Log: kept}, Revision: revision}
+	g := &agent.Gate{Engine: e, Tainter: e, Steers: e.Steers(), Catalogue: catalogue, Sessions: &agent.Sessions{Log: kept}, Revision: revision}
 	if f.mode.value != modeShadow { // which asks nobody anything
 		g.Approvals = kept
 	}

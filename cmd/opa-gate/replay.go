@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/replay"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
@@ -22,13 +23,13 @@ import (
 
 // A replayer is what the flags of replay say.
 type replayer struct {
-	policies policyFlags
-	other    string
-	tools    string
-	corpus   string
-	facts    string
-	json     bool
-	given    func(flag string) bool
+	policies  policyFlags
+	other     string
+	catalogue string
+	corpus    string
+	facts     string
+	json      bool
+	given     func(flag string) bool
 }
 
 // policyFlags name policies.
@@ -49,9 +50,9 @@ many approvals a person is asked for in each task. It runs nothing.
 A file has an event a line: {"kind": "prompt", "text": …}, {"kind": "call", "id": …,
 "tool": …, "arguments": …} or {"kind": "result", "id": …}, each with a session and a
 task if you like; or it is the transcript of a Claude Code session. What the tools
-are, --tools tells: a JSON file with origin, annotations and what the finer rule on
-taint needs to know of each. A tool that nobody tells of is of unknown origin. Lines
-that are torn, broken or foreign are left out, counted and named.
+are, --catalogue tells, as for opa-gate hook, over the catalogue that ships; its paths,
+notes and fixed arguments do not count here. A tool that nobody names is of unknown
+origin. Lines that are torn, broken or foreign are left out, counted and named.
 
 With --diff OTHER it tells which calls other policies answer differently: a directory,
 a bundle, REVISION:DIRECTORY of a Git repository, or the word builtin. --with steering lays the finer rule on taint
@@ -63,8 +64,8 @@ rules stops, and in how many legitimate tasks it asks a person. --facts FILE add
 was found about calls in another way.
 
 Exit codes: 0 done, 2 wrong usage, or input in which there is no call.`,
-		Example: `  opa-gate replay --tools tools.json session.jsonl
-  opa-gate replay --tools tools.json --with steering --diff builtin session.jsonl
+		Example: `  opa-gate replay --catalogue agent.toml session.jsonl
+  opa-gate replay --catalogue agent.toml --with steering --diff builtin session.jsonl
   opa-gate replay ~/.claude/projects/my-project/*.jsonl
   opa-gate replay --agentdojo fixtures/agentdojo/agentdojo.json --facts fixtures/agentdojo/facts.json`,
 		Args: cobra.ArbitraryArgs,
@@ -89,7 +90,7 @@ Exit codes: 0 done, 2 wrong usage, or input in which there is no call.`,
 	addPolicies(cmd, &r.policies.dir)
 	r.policies.with.add(cmd, "with", "the optional policies to lay beside the others")
 	cmd.Flags().StringVar(&r.other, "diff", "", "tell what the policies `OTHER` answer differently, named as in policy diff")
-	cmd.Flags().StringVar(&r.tools, "tools", "", "what the tools are, from `FILE`")
+	addCatalogue(cmd, &r.catalogue)
 	cmd.Flags().StringVar(&r.corpus, "agentdojo", "", "replay the benchmark's sequences in `FILE`")
 	cmd.Flags().StringVar(&r.facts, "facts", "", "add what `FILE` says about calls of the benchmark")
 	format.add(cmd, "format", "how the answers are written")
@@ -153,15 +154,13 @@ func (r *replayer) traces(cmd *cobra.Command, p *printer, args []string) error {
 			return fmt.Errorf("--diff: %w", err)
 		}
 	}
-	var lookup replay.Lookup
-	if r.given("tools") {
-		if lookup, err = readFile(r.tools, replay.ReadTools); err != nil {
-			return err
-		}
+	catalogue, err := agent.LoadCatalogue(r.catalogue)
+	if err != nil {
+		return err
 	}
 	calls := 0
 	for n, arg := range args {
-		f, err := r.file(cmd, arg, policy, other, lookup)
+		f, err := r.file(cmd, arg, policy, other, catalogue)
 		if err != nil {
 			return err
 		}
@@ -186,7 +185,7 @@ func (r *replayer) traces(cmd *cobra.Command, p *printer, args []string) error {
 	return nil
 }
 
-func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator.Evaluator, lookup replay.Lookup) (*replayed, error) {
+func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator.Evaluator, catalogue *agent.Catalogue) (*replayed, error) {
 	in, name, err := open(cmd, []string{arg})
 	if err != nil {
 		return nil, err
@@ -197,11 +196,11 @@ func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	f := &replayed{File: name, Lines: trace.Lines, Other: trace.Other, Skipped: append([]replay.Skip{}, trace.Skipped...)}
-	if f.Report, err = replay.Run(cmd.Context(), policy, trace, lookup); err != nil {
+	if f.Report, err = replay.Run(cmd.Context(), policy, trace, catalogue); err != nil {
 		return nil, err
 	}
 	if other != nil {
-		report, err := replay.Run(cmd.Context(), other, trace, lookup)
+		report, err := replay.Run(cmd.Context(), other, trace, catalogue)
 		if err != nil {
 			return nil, err
 		}
@@ -288,8 +287,8 @@ func (r *replayer) curve(ctx context.Context, p *printer, args []string) error {
 	switch {
 	case len(args) > 0:
 		return errors.New("--agentdojo takes the place of a FILE: leave one of them out")
-	case r.given("diff") || r.given("tools"):
-		return errors.New("--diff and --tools belong to traces, not to --agentdojo")
+	case r.given("diff") || r.given("catalogue"):
+		return errors.New("--diff and --catalogue belong to traces, not to --agentdojo")
 	}
 	corpus, err := readFile(r.corpus, replay.ReadCorpus)
 	if err != nil {

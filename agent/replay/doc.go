@@ -2,8 +2,8 @@
 // answered to each, how often a person would have been asked, and what another
 // policy would have answered.
 //
-//	trace, err := replay.Read(file, nil)
-//	report, err := replay.Run(ctx, evaluator, trace)
+//	trace, err := replay.Read(file)
+//	report, err := replay.Run(ctx, evaluator, trace, &operator)
 //
 // A trace is lines of JSON: events as this package defines them ([Event]), or the
 // transcript of a Claude Code session. Lines of either kind may stand in one file.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 )
@@ -39,7 +38,7 @@ func (k Kind) String() string {
 //
 // Session and task may be left out. A session without a task begins a new one with
 // each prompt. Profile is what the operator states of the tool, named as
-// in a catalogue ([agent.Catalogue]); left out, the catalogue tells. A call without an
+// in a catalogue; left out, the [Operator] tells. A call without an
 // id, or one whose result the trace does not tell of, has its result at once.
 type Event struct {
 	Line      int
@@ -62,14 +61,10 @@ type Tool struct {
 	Policy   capability.CallPolicy // whether the operator vetoes its calls, or wants a person asked
 }
 
-// lookup is what a catalogue states of a tool; the zero Tool if there is none.
-func lookup(c *agent.Catalogue, tool string) Tool {
-	if c == nil {
-		return Tool{}
-	}
-	t := c.Lookup(tool)
-	return Tool{Profile: t.Profile, Taints: t.Taints, Steering: t.Steering,
-		Policy: capability.CallPolicy{Vetoed: t.Vetoed, Veto: t.Veto, RequiresHuman: t.RequiresHuman}}
+// An Operator is what the operator states where a trace says nothing.
+type Operator struct {
+	Grant capability.Grant
+	Tool  func(name string) Tool // the zero Tool of one that nobody names
 }
 
 // A statement is a Tool as it is written.

@@ -4,14 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/opa-gate/opa-gate/agent"
-	"github.com/opa-gate/opa-gate/agent/steering"
-	"github.com/opa-gate/opa-gate/capability"
 )
 
 // show writes an event on one line.
@@ -143,46 +138,4 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d lines, of which %d are used, %d left out, %d of other kinds", trace.Lines, len(used), len(trace.Skipped), trace.Other)
 		}
 	})
-}
-
-// What a trace leaves out, the catalogue states: profile, taint, what the finer rule
-// needs, veto and grant.
-func TestLookup(t *testing.T) {
-	c, err := agent.ParseCatalogue("c.toml", []byte(`
-[tools.send]
-origin = "first-party"
-destructive = true
-open_world = false
-taints = true
-effect = "outside"
-aims = ["to"]
-outside_if = ["x"]
-veto = "No."
-[tools.ask]
-origin = "first-party"
-requires_human = true
-`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for tool, want := range map[string]Tool{
-		"send": {
-			Profile:  capability.Profile{Origin: capability.FirstParty, Destructive: capability.Yes, OpenWorld: capability.No},
-			Taints:   true,
-			Steering: steering.Tool{Effect: capability.Outside, Aims: []string{"to"}, OutsideIf: []string{"x"}},
-			Policy:   capability.CallPolicy{Vetoed: true, Veto: "No."},
-		},
-		"ask":     {Profile: capability.Profile{Origin: capability.FirstParty}, Policy: capability.CallPolicy{RequiresHuman: true}},
-		"another": {},
-	} {
-		if got := lookup(c, tool); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s is\n%+v, want\n%+v", tool, got, want)
-		}
-	}
-	if got := lookup(c, "Read"); got.Profile.Origin != capability.LocalSandbox {
-		t.Errorf("Read is %+v", got)
-	}
-	if got := lookup(nil, "Read"); !reflect.DeepEqual(got, Tool{}) {
-		t.Errorf("without a catalogue: %+v", got)
-	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
@@ -78,12 +77,11 @@ type Totals struct {
 	Tainted     int `json:"sessions_tainted"`
 }
 
-// Run puts the calls of a trace to a policy. The catalogue tells what is granted, and
-// of tools of which the trace says nothing; nil if nobody does. What it says of paths,
-// notes and fixed arguments does not count: a trace does not tell what a path led to.
+// Run puts the calls of a trace to a policy. The operator tells what is granted, and of
+// tools of which the trace says nothing; nil if nobody does, and everything is granted.
 // The error is that of ctx: a call that cannot be decided is an Answer with an Error.
-func Run(ctx context.Context, p Policy, t *Trace, c *agent.Catalogue) (*Report, error) {
-	r := &runner{policy: p, catalogue: c, sessions: map[string]*session{}, ends: map[[2]string]bool{}, tasks: map[[2]string]int{},
+func Run(ctx context.Context, p Policy, t *Trace, o *Operator) (*Report, error) {
+	r := &runner{policy: p, operator: o, sessions: map[string]*session{}, ends: map[[2]string]bool{}, tasks: map[[2]string]int{},
 		report: &Report{Calls: []Answer{}, Tasks: []Task{}, Sessions: []Session{}}}
 	for i := range t.Events {
 		if e := &t.Events[i]; e.Kind == Result {
@@ -116,13 +114,13 @@ func Run(ctx context.Context, p Policy, t *Trace, c *agent.Catalogue) (*Report, 
 }
 
 type runner struct {
-	policy    Policy
-	catalogue *agent.Catalogue
-	sessions  map[string]*session
-	order     []*session
-	ends      map[[2]string]bool // the calls whose results the trace tells of, by session and id
-	tasks     map[[2]string]int  // the index of a task among those of the report
-	report    *Report
+	policy   Policy
+	operator *Operator
+	sessions map[string]*session
+	order    []*session
+	ends     map[[2]string]bool // the calls whose results the trace tells of, by session and id
+	tasks    map[[2]string]int  // the index of a task among those of the report
+	report   *Report
 }
 
 // A session is what is known of one as its events pass.
@@ -183,12 +181,12 @@ func (r *runner) call(ctx context.Context, s *session, e *Event) *called {
 	c := &called{tool: e.Tool}
 	if e.Stated != nil {
 		c.stated = *e.Stated
-	} else {
-		c.stated = lookup(r.catalogue, e.Tool)
+	} else if r.operator != nil {
+		c.stated = r.operator.Tool(e.Tool)
 	}
 	grant := capability.DefaultGrant()
-	if r.catalogue != nil {
-		grant = r.catalogue.Grant
+	if r.operator != nil {
+		grant = r.operator.Grant
 	}
 	a := Answer{Line: e.Line, Session: e.Session, Task: e.Task, Tool: e.Tool}
 	if a.Task == "" {

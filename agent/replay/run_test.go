@@ -52,7 +52,7 @@ func run(t *testing.T, p Policy, lines string) (*Report, []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), p, trace, catalogue)
+	report, err := Run(t.Context(), p, trace, operator(catalogue))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,7 @@ func TestRunByTheCatalogue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, err := Run(t.Context(), policy(t), trace, c)
+	report, err := Run(t.Context(), policy(t), trace, operator(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,4 +231,12 @@ func TestRunByTheCatalogue(t *testing.T) {
 			t.Errorf("%s: %s, want %s", report.Calls[i].Tool, got, want)
 		}
 	}
+}
+
+func operator(c *agent.Catalogue) *Operator {
+	return &Operator{Grant: c.Grant, Tool: func(name string) Tool {
+		t := c.Lookup(name)
+		return Tool{Profile: t.Profile, Taints: t.Taints, Steering: t.Steering,
+			Policy: capability.CallPolicy{Vetoed: t.Vetoed, RequiresHuman: t.RequiresHuman}}
+	}}
 }

@@ -160,7 +160,7 @@ func (r *replayer) traces(cmd *cobra.Command, p *printer, args []string) error {
 	}
 	calls := 0
 	for n, arg := range args {
-		f, err := r.file(cmd, arg, policy, other, catalogue)
+		f, err := r.file(cmd, arg, policy, other, operator(catalogue))
 		if err != nil {
 			return err
 		}
@@ -185,7 +185,7 @@ func (r *replayer) traces(cmd *cobra.Command, p *printer, args []string) error {
 	return nil
 }
 
-func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator.Evaluator, catalogue *agent.Catalogue) (*replayed, error) {
+func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator.Evaluator, o *replay.Operator) (*replayed, error) {
 	in, name, err := open(cmd, []string{arg})
 	if err != nil {
 		return nil, err
@@ -196,11 +196,11 @@ func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	f := &replayed{File: name, Lines: trace.Lines, Other: trace.Other, Skipped: append([]replay.Skip{}, trace.Skipped...)}
-	if f.Report, err = replay.Run(cmd.Context(), policy, trace, catalogue); err != nil {
+	if f.Report, err = replay.Run(cmd.Context(), policy, trace, o); err != nil {
 		return nil, err
 	}
 	if other != nil {
-		report, err := replay.Run(cmd.Context(), other, trace, catalogue)
+		report, err := replay.Run(cmd.Context(), other, trace, o)
 		if err != nil {
 			return nil, err
 		}
@@ -208,6 +208,16 @@ func (r *replayer) file(cmd *cobra.Command, arg string, policy, other *evaluator
 		f.Changes = &changes
 	}
 	return f, nil
+}
+
+// operator is what a catalogue states. Its paths, notes and fixed arguments do not
+// count: a trace does not tell what a path led to.
+func operator(c *agent.Catalogue) *replay.Operator {
+	return &replay.Operator{Grant: c.Grant, Tool: func(name string) replay.Tool {
+		t := c.Lookup(name)
+		return replay.Tool{Profile: t.Profile, Taints: t.Taints, Steering: t.Steering,
+			Policy: capability.CallPolicy{Vetoed: t.Vetoed, Veto: t.Veto, RequiresHuman: t.RequiresHuman}}
+	}}
 }
 
 // readFile reads the file of a flag.

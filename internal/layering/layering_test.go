@@ -30,12 +30,12 @@ var allowed = map[string][]string{
 
 	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "approvals"},
 
-	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger"},
-	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line"},
+	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent/steering"},
+	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line", "agent/steering"},
 	"agent/hook/line":     {},
 	"agent/hook/settings": {},
 
-	"agent/gateway": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent"},
+	"agent/gateway": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/steering"},
 
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 

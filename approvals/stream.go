@@ -315,10 +315,11 @@ func (h *Handler) follow(req *http.Request, c *client, out stream) {
 			return
 		case batch = <-c.events:
 		case now := <-beat.C:
-			if who, ok, err := h.tokens.Holder(bearer(req)); err != nil || !ok || who != c.who {
-				return // the token was taken back
-			}
 			batch = []event{{text: fmt.Appendf(nil, "event: beat\ndata: {\"now\":%q}\n\n", now.UTC().Format(time.RFC3339Nano))}}
+		}
+		// What is about to be told is for whoever has the token still.
+		if who, ok, err := h.tokens.Holder(bearer(req)); err != nil || !ok || who != c.who {
+			return
 		}
 		if out.send(batch) != nil {
 			return

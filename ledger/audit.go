@@ -63,6 +63,7 @@ func (a *Audit) Sound() bool { return a.Broken == nil && len(a.Forged) == 0 }
 // nil, is told how many entries were read so far. The error is that of the store.
 func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) (*Audit, error) {
 	a := &Audit{}
+	open := openings{}
 	var before head
 	for {
 		step, cancel := l.bounded(ctx)
@@ -85,6 +86,7 @@ func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) 
 				}
 			}
 			l.auditApproval(a, e)
+			open.follow(e)
 			before = head{e.Seq, e.Hash, e.At}
 			a.Entries, a.Head = e.Seq, Mark{e.Seq, e.Hash}
 		}
@@ -124,6 +126,10 @@ func (l *Ledger) Audit(ctx context.Context, seen []Mark, each func(read int64)) 
 			a.Broken = &Fault{before.seq + 1, fmt.Sprintf("it is missing, and so is what came after it: entry %d was seen", m.Seq)}
 			return a, nil
 		}
+	}
+	a.Broken, err = l.hidden(ctx, open, before)
+	if err != nil {
+		return nil, err
 	}
 	return a, nil
 }

@@ -158,11 +158,19 @@ func TestAuditByMark(t *testing.T) {
 		var m Mark
 		m.Seq, m.Hash, _ = l.Head(ctx)
 		db := raw(t, k, name)
-		run(t, db, "DELETE FROM entries WHERE seq > 7")
-		run(t, db, "UPDATE head SET seq = 7, hash = (SELECT hash FROM entries WHERE seq = 7), at = (SELECT at FROM entries WHERE seq = 7)")
+		cut := func(seq int) {
+			run(t, db, fmt.Sprintf("DELETE FROM entries WHERE seq > %d", seq))
+			run(t, db, fmt.Sprintf("UPDATE head SET seq = %[1]d, hash = (SELECT hash FROM entries WHERE seq = %[1]d), at = (SELECT at FROM entries WHERE seq = %[1]d)", seq))
+		}
+		cut(7) // which filed what was decided in 8, and so would wait again
+		a, err := l.Audit(ctx, nil, nil)
+		if err != nil || a.Broken == nil || a.Broken.Seq != 7 {
+			t.Errorf("a decision that was cut off: %+v, %v", a.Broken, err)
+		}
+		cut(6)
 		sound(t, l)
-		a, err := l.Audit(ctx, []Mark{m}, nil)
-		if err != nil || a.Broken == nil || a.Broken.Seq != 8 {
+		a, err = l.Audit(ctx, []Mark{m}, nil)
+		if err != nil || a.Broken == nil || a.Broken.Seq != 7 {
 			t.Errorf("cut off: %+v, %v", a.Broken, err)
 		}
 		later := newClock()
@@ -174,6 +182,29 @@ func TestAuditByMark(t *testing.T) {
 		}
 		m.Seq, m.Hash, _ = other.Head(ctx)
 		sound(t, other, Mark{}, m)
+	})
+}
+
+// What waits and was taken off the list of what waits is found; what expired or was
+// decided need not be on it.
+func TestAuditFindsWhatIsHidden(t *testing.T) {
+	shared(t, func(t *testing.T, k kind) {
+		ctx, name, c := context.Background(), k.place(t), newClock()
+		l := history(t, name, c)
+		a, err := l.Admit(ctx, escalation("hidden", `{}`, egress))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sound(t, l)
+		run(t, raw(t, k, name), "DELETE FROM waiting")
+		if found, err := l.Audit(ctx, nil, nil); err != nil || found.Broken == nil || found.Broken.Seq != historyLength+1 {
+			t.Errorf("a hidden escalation: %+v, %v", found.Broken, err)
+		}
+		c.add(2 * time.Hour)
+		if p, err := l.Pending(ctx, a.Pending.ID); err != nil || p.State != Expired {
+			t.Fatalf("%+v, %v", p, err)
+		}
+		sound(t, l)
 	})
 }
 

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -13,6 +15,9 @@ type Config struct {
 	KeyFile string   // the private key that signs approvals; made if there is none
 	Trust   []string // files of public keys whose approvals count as well
 	Limits  Limits
+
+	Existing bool // a file that is not there is an error that matches ErrAbsent
+	NoNewKey bool // a KeyFile that is not there is left so: nothing is to be signed
 }
 
 // Open opens the ledger with its keys; see [Config.Keys]. Errors are those of the
@@ -21,6 +26,11 @@ func (c *Config) Open(ctx context.Context) (*Ledger, error) {
 	keys, err := c.Keys()
 	if err != nil {
 		return nil, err
+	}
+	if c.Existing {
+		if err := exists(c.Name); err != nil {
+			return nil, err
+		}
 	}
 	return Open(ctx, c.Name, &Options{Keys: keys, Limits: c.Limits})
 }
@@ -47,8 +57,15 @@ func (c *Config) Keys() (*Keyring, error) {
 		}
 	}
 	if file != "" {
-		key, err := LoadOrMakeKey(file)
-		if err != nil {
+		load := LoadOrMakeKey
+		if c.NoNewKey {
+			load = LoadKey
+		}
+		key, err := load(file)
+		switch {
+		case c.NoNewKey && c.KeyFile == "" && errors.Is(err, fs.ErrNotExist):
+			return keys, nil
+		case err != nil:
 			return nil, err
 		}
 		keys.Sign(key)

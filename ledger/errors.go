@@ -14,6 +14,8 @@ var (
 	ErrUnavailable = errors.New("the ledger is not available")
 	// ErrNewer: the database has a schema that a newer program made.
 	ErrNewer = errors.New("the ledger is newer than this program")
+	// ErrAbsent: there is no ledger of that name, and none was to be made.
+	ErrAbsent = errors.New("there is no such ledger")
 	// ErrForeign: the database holds something else than a ledger.
 	ErrForeign = errors.New("not a ledger")
 	// ErrDamaged: an entry cannot be what was recorded.
@@ -73,6 +75,9 @@ func unavailable(err error) error {
 	}
 	if corrupt(err) {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if full(err) {
+		return fmt.Errorf("%w: the disk may be full: %w", ErrUnavailable, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

@@ -2,7 +2,9 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -26,22 +28,46 @@ func Open(ctx context.Context, name string, opts *Options) (*Ledger, error) {
 	return newLedger(s, opts), nil
 }
 
-func openStore(ctx context.Context, name string) (store, error) {
+// exists reports that a ledger in a file is not there.
+func exists(name string) error {
+	path, isFile, err := sqliteFile(name)
+	if err != nil || !isFile {
+		return err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %s", ErrAbsent, path)
+	}
+	return nil // opening says what else is wrong
+}
+
+// sqliteFile is the file that a name means, if it means one.
+func sqliteFile(name string) (path string, isFile bool, err error) {
 	if name == "" {
-		path, err := DefaultPath()
-		if err != nil {
-			return nil, err
-		}
-		return openSQLite(ctx, path, sqliteSchema)
+		path, err = DefaultPath()
+		return path, true, err
 	}
 	scheme, rest, ok := strings.Cut(name, ":")
 	switch {
 	case !ok || strings.ContainsAny(scheme, `/\`) || len(scheme) == 1: // one letter is a drive
-		return openSQLite(ctx, name, sqliteSchema)
+		return name, true, nil
+	case scheme == "sqlite" && rest != "":
+		return rest, true, nil
+	}
+	return "", false, nil
+}
+
+func openStore(ctx context.Context, name string) (store, error) {
+	path, isFile, err := sqliteFile(name)
+	if err != nil {
+		return nil, err
+	}
+	if isFile {
+		return openSQLite(ctx, path, sqliteSchema)
+	}
+	scheme, rest, _ := strings.Cut(name, ":")
+	switch {
 	case scheme == "memory" && rest == "":
 		return newMemory(), nil
-	case scheme == "sqlite" && rest != "":
-		return openSQLite(ctx, rest, sqliteSchema)
 	case scheme == "postgres" || scheme == "postgresql":
 		return openPostgres(ctx, name, postgresSchema)
 	}

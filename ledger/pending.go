@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -260,18 +261,19 @@ func (l *Ledger) Waiting(ctx context.Context, limit int) ([]*Pending, int, error
 }
 
 // Wait returns the escalation as soon as it no longer waits. It looks every tenth
-// of a second. The error is that of ctx, or of the ledger.
+// of a second, and goes on while the ledger is not available. The error is that of
+// ctx, with the ledger's if it was away to the end.
 func (l *Ledger) Wait(ctx context.Context, id string) (*Pending, error) {
 	tick := time.NewTicker(l.poll)
 	defer tick.Stop()
 	for {
 		p, err := l.Pending(ctx, id)
-		if err != nil || p.State != Waiting {
+		if err != nil && !errors.Is(err, ErrUnavailable) || err == nil && p.State != Waiting {
 			return p, err
 		}
 		select {
 		case <-ctx.Done():
-			return p, ctx.Err()
+			return p, errors.Join(ctx.Err(), err)
 		case <-tick.C:
 		}
 	}

@@ -183,3 +183,16 @@ func patiently(ctx context.Context, f func() error) error {
 		}
 	}
 }
+
+// full tells a failed write, of which a full disk is the usual cause.
+func full(err error) bool {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Code() {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_TRUNCATE:
+		return true
+	}
+	return false
+}

@@ -51,6 +51,7 @@ func newPolicies(ctx context.Context, store storage.Store, txn storage.Transacti
 // A gate holds the policies in force, and knows how fresh they are.
 type gate struct {
 	system       string
+	hosts        []string      // that a server on loopback may be called, beside localhost
 	maxStaleness time.Duration // 0: policies never grow stale
 	now          func() time.Time
 	log          func(format string, args ...any) // of what happens to policies

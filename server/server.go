@@ -50,7 +50,12 @@ type Options struct {
 	Local     func(ctx context.Context) ([]byte, error)
 	LocalName string
 
-	System       string        // what sentences for a person call this system; "" leaves it to the policies
+	System string // what sentences for a person call this system; "" leaves it to the policies
+	// Hosts are names that clients may call a server by which listens on this machine
+	// alone, beside localhost. A web page of another name could reach it by a
+	// browser here (DNS rebinding).
+	Hosts []string
+
 	MaxStaleness time.Duration // how long policies decide that OPA could not refresh; 0 is for ever
 
 	CertFile, KeyFile, CAFile string // of TLS; the last one is for the certificates of clients
@@ -87,7 +92,7 @@ var ErrConfig = errors.New("the configuration cannot be followed")
 // Options.Local, or match ErrConfig, or ErrRefused for local policies that do
 // not decide.
 func New(ctx context.Context, opts *Options) (*Server, error) {
-	g := &gate{first: make(chan struct{}), system: opts.System, maxStaleness: opts.MaxStaleness, now: time.Now, started: time.Now(),
+	g := &gate{first: make(chan struct{}), system: opts.System, hosts: opts.Hosts, maxStaleness: opts.MaxStaleness, now: time.Now, started: time.Now(),
 		local: true, refreshes: map[string]report{}}
 	quiet := func(string, ...any) {}
 	g.log, g.complain = quiet, quiet
@@ -214,7 +219,7 @@ func (s *Server) routes(l *ledger.Ledger) {
 		}
 	}
 	m.ExtraRoute("GET /v1/gate/health", "v1/gate/health", s.gate.health)
-	m.ExtraMiddleware(s.gate.closed)
+	m.ExtraMiddleware(s.gate.closed, s.gate.called)
 }
 
 // activateLocal puts the policies of a bundle in force, as OPA does with one

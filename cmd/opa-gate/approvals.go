@@ -40,6 +40,13 @@ beginning of an id is enough where only one escalation begins so.`,
 	return cmd
 }
 
+// readLedger does work that records nothing, and so makes neither the ledger that
+// was named nor a key.
+func readLedger(cmd *cobra.Command, flags *ledgerFlags, work func(ctx context.Context, l *ledger.Ledger) error) error {
+	flags.existing, flags.noNewKey = true, true
+	return withLedger(cmd, flags, work)
+}
+
 // withLedger does work with the ledger that the flags name, until Ctrl-C.
 func withLedger(cmd *cobra.Command, flags *ledgerFlags, work func(ctx context.Context, l *ledger.Ledger) error) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt)

@@ -37,7 +37,7 @@ was made anew. Keep the head that audit prints somewhere else, and give it with
 				}
 				seen = append(seen, m)
 			}
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				end, _, err := l.Head(ctx)
 				if err != nil {
 					return err
@@ -114,7 +114,7 @@ output. Import reads them back.`,
 		Example: `  opa-gate approvals export ledger.jsonl`,
 		Args:    oneOutput,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				to := cmd.OutOrStdout()
 				name := "stdout"
 				if len(args) == 1 && args[0] != "-" {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"time"
@@ -79,6 +80,10 @@ lifetime is over. Whoever called is told the comment.`,
 
 func (d *deciding) run(cmd *cobra.Command, ledgers *ledgerFlags, prefix string) error {
 	reviewer := localReviewer()
+	if d.decision.Lifetime == 0 { // which would mean the default
+		return errors.New("--lifetime: expected a time such as 30m, got 0")
+	}
+	ledgers.existing = true
 	return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 		id, err := l.Find(ctx, prefix)
 		if err != nil {
@@ -178,6 +183,7 @@ lets no call pass. What has passed has passed.`,
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			by := localReviewer()
+			ledgers.existing = true
 			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				id, err := l.Find(ctx, args[0])
 				if err != nil {

@@ -41,7 +41,7 @@ their id, tool, arguments, reason or session, the reviewer or the comment.`,
 			if state.value != allStates {
 				_ = f.State.UnmarshalText([]byte(state.value)) // choice accepts no other
 			}
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				return listEscalations(ctx, cmd, l, f, limit, format.value == "json", nothing(state.value, f.Text != "" || f.Session != ""))
 			})
 		},
@@ -154,7 +154,7 @@ withdrawn.`,
   opa-gate approvals watch --format json | jq 'select(.event == "filed") | .escalation.tool'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				out := cmd.OutOrStdout()
 				p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
 				return watchEscalations(ctx, p, l, format.value == "json")

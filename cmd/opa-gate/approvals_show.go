@@ -25,7 +25,7 @@ unless --full asks for all of them.`,
 		Example: "  opa-gate approvals show wcle --full",
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				id, err := l.Find(ctx, args[0])
 				if err != nil {
 					return err

@@ -118,7 +118,7 @@ func newSkillHistory(ledgers *ledgerFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				records, err := l.History(ctx, fingerprint)
 				if err != nil {
 					return err
@@ -145,7 +145,7 @@ func newSkillRulings(ledgers *ledgerFlags) *cobra.Command {
 			if limit < 1 {
 				return fmt.Errorf("--limit: expected 1 or more, got %d", limit)
 			}
-			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
+			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				records, err := lastRulings(ctx, l, limit)
 				if err != nil {
 					return err

@@ -38,6 +38,7 @@ The ledger is not asked: whether the approval was used is for show to tell.`,
 			if err != nil {
 				return err
 			}
+			ledgers.noNewKey = true
 			keys, err := ledgers.keys()
 			if err != nil {
 				return err

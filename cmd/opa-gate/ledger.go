@@ -20,7 +20,10 @@ type ledgerFlags struct {
 	name    string
 	keyFile string
 	trust   []string
-	given   func(flag string) bool
+
+	existing bool // a ledger that is named has to be there
+	noNewKey bool // nothing is signed
+	given    func(flag string) bool
 }
 
 // ledgerVariable names the ledger where --ledger does not.
@@ -104,7 +107,7 @@ func (f *ledgerFlags) named(open func(name string) (*ledger.Ledger, error)) (*le
 }
 
 func (f *ledgerFlags) config(name string) *ledger.Config {
-	return &ledger.Config{Name: name, KeyFile: f.keyFile, Trust: f.trust}
+	return &ledger.Config{Name: name, KeyFile: f.keyFile, Trust: f.trust, Existing: f.existing && name != "", NoNewKey: f.noNewKey}
 }
 
 // keys reads the keys without the ledger.

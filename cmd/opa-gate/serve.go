@@ -41,7 +41,8 @@ Beside OPA's own APIs there are
   GET  /v1/gate/health   200 as long as policies decide, 503 if none do; what is
                          active, since when, and what went wrong
 
-Answers are those of decide and skill. The header ` + server.RevisionHeader + ` names the
+Requests to admit and decisions have the Content-Type application/json, and ids in
+paths are whole. Answers are those of decide and skill. The header ` + server.RevisionHeader + ` names the
 bundles that they were decided by. A document that cannot be decided has an error
 in place of an answer; a request that nothing decides is refused with 503.
 
@@ -105,6 +106,7 @@ a ledger.`,
 	f.StringVarP(&opts.ConfigFile, "config-file", "c", "", "OPA's configuration `FILE`")
 	f.StringArrayVar(&opts.ConfigSet, "set", nil, "override the configuration, as `KEY=VALUE`; may be repeated")
 	f.StringArrayVar(&opts.ConfigFiles, "set-file", nil, "the same with the value in a file, as `KEY=FILE`")
+	f.StringSliceVar(&opts.Hosts, "allowed-host", nil, "a `NAME` that clients may call a server on this machine by, beside localhost; for a proxy that passes its own on")
 	f.DurationVar(&opts.MaxStaleness, "max-staleness", 0, "refuse everything when policies could not be refreshed for this `TIME`, as 90s or 10m; 0 is never")
 	f.StringVar(&opts.CertFile, "tls-cert-file", "", "the certificate `FILE` of TLS")
 	f.StringVar(&opts.KeyFile, "tls-private-key-file", "", "the `FILE` with its private key")

@@ -425,7 +425,7 @@ func TestExplainBasis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `[{"member":"required","value":8,"names":["arbitrary-egress"],"from":{"rule":"data.gate.profile.required","file":"gate/profile/profile.rego","line":67},` +
+	const want = `[{"member":"required","value":8,"names":["arbitrary-egress"],"from":{"rule":"data.gate.profile.required","file":"gate/profile/profile.rego","line":65},` +
 		`"where":["origin == \"fetcher\"","not destructive"]},` +
 		`{"member":"granted","value":1,"names":["local-read"],"from":{"rule":"data.gate.taint.granted","file":"gate/taint/taint.rego","line":26},"of":[` +
 		`{"member":"revoked","value":24,"names":["arbitrary-egress","mutate-external"],"from":{"rule":"data.gate.taint.revoked","file":"gate/taint/taint.rego","line":21},"where":["input.taint == \"tainted\""]},` +
@@ -438,7 +438,7 @@ func TestExplainBasis(t *testing.T) {
 // What a document leaves out is told as that, with the branch that applied instead
 // of the one that reads it.
 func TestExplainTellsWhatIsLeftOut(t *testing.T) {
-	const origin, grant = "data.gate.profile.required:95", "data.gate.grant.base:20"
+	const origin, grant = "data.gate.profile.required:93", "data.gate.grant.base:20"
 	e := explainOpen(t, explainPolicies(t))
 	for doc, want := range map[string]string{
 		`{"tool": {"name": "x"}, "taint": "clean"}`:                              origin + " no input.tool.origin; " + grant + " no input.grant",
@@ -446,7 +446,7 @@ func TestExplainTellsWhatIsLeftOut(t *testing.T) {
 		`{"tool": {"name": "x", "origin": "unknown"}, "taint": "clean"}`:         origin + "; " + grant + " no input.grant",
 		`{"tool": {"name": "x"}, "grant": {"base": ["local-read", "local-write", "fixed-connector-read", "arbitrary-egress", "mutate-external"]}, "taint": "tainted"}`: origin +
 			" no input.tool.origin; data.gate.grant.base:18",
-		`{"tool": {"name": "x", "origin": "fetcher"}, "grant": {"base": []}, "taint": "clean"}`: "data.gate.profile.required:72 no input.tool.destructive, no input.tool.read_only; data.gate.grant.base:18",
+		`{"tool": {"name": "x", "origin": "fetcher"}, "grant": {"base": []}, "taint": "clean"}`: "data.gate.profile.required:70 no input.tool.destructive, no input.tool.read_only; data.gate.grant.base:18",
 	} {
 		x := explainCall(t, e, doc)
 		var of []string

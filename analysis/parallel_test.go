@@ -117,7 +117,7 @@ breach contains "m" if input.decision.outcome == "deny"
 	if _, err := Verify(t.Context(), e, &VerifyOptions{Progress: verified.tell(t)}); err != nil {
 		t.Fatal(err)
 	}
-	verified.ended(t, surveyWeight, callsWeight, redeclarationWeight, skillsWeight, authoredWeight, skillsWeight)
+	verified.ended(t, surveyWeight, callsWeight, redeclarationWeight, skillsWeight, taintWeight, authoredWeight, skillsWeight)
 	other := minimal(t, "decision := object.union(ok, {\"reason\": \"x\"}) if input.taint == \"clean\"\n\nelse := ok\n")
 	if _, err := Diff(t.Context(), e, other, &DiffOptions{Progress: compared.tell(t)}); err != nil {
 		t.Fatal(err)

@@ -103,6 +103,9 @@ func (v *verifier) taint(ctx context.Context) error {
 			return err
 		}
 	}
+	if progress != nil {
+		progress(1, 1)
+	}
 	return ctx.Err()
 }
 

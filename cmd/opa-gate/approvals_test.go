@@ -150,6 +150,9 @@ func TestApproversRace(t *testing.T) {
 func TestWatchEscalations(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "l.db")
 	key := filepath.Join(t.TempDir(), "key")
+	if _, err := ledger.LoadOrMakeKey(key); err != nil { // who only reads makes none
+		t.Fatal(err)
+	}
 	first := file(t, name, "first")
 	exe, err := os.Executable()
 	if err != nil {

@@ -253,7 +253,7 @@ func TestServeDrains(t *testing.T) {
 	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintf(conn, "POST /v1/gate/call HTTP/1.1\r\nHost: gate\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:len(body)/2]); err != nil {
+	if _, err := fmt.Fprintf(conn, "POST /v1/gate/call HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:len(body)/2]); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); !strings.Contains(s.logged(), `"req_path":"/v1/gate/call"`); time.Sleep(10 * time.Millisecond) {

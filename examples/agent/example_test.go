@@ -22,9 +22,11 @@ func TestExample(t *testing.T) {
 	}
 	cmd := exec.Command("bash", "run.sh")
 	cmd.Env = append(os.Environ(), "BIN="+bin)
-	out, err := cmd.CombinedOutput()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr // has progress, on a slow machine
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("run.sh: %v\n%s", err, out)
+		t.Fatalf("run.sh: %v\n%s%s", err, out, stderr.String())
 	}
 	readme, err := os.ReadFile("README.md")
 	if err != nil {

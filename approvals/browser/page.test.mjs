@@ -215,6 +215,8 @@ test('by keyboard alone, from signing in to an approval', async () => {
   await page.keyboard.press('a');
   assert.ok(await page.locator('#ask').isVisible());
   await page.keyboard.press('Escape');
+  await page.locator('#ask').waitFor({ state: 'hidden' });
+  await page.waitForFunction((id) => document.activeElement.dataset.id === id, first.id);
   assert.equal((await at.getAttribute('data-state')), 'waiting', 'a key alone decides nothing');
   await page.keyboard.press('s');
   assert.match(await page.locator('#ask-means').innerText(), /Every further call of this tool in this session.*whatever its arguments/);

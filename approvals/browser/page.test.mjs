@@ -237,6 +237,38 @@ test('by keyboard alone, from signing in to an approval', async () => {
   await done();
 });
 
+test('who decides is not told to be late when the stream is faster than the answer', async () => {
+  const { page, done } = await visit({}, server, tokens.anna);
+  const first = (await admit(server, `slow ${unique()}`, { n: 1 })).pending;
+  const second = (await admit(server, `slow ${unique()}`, { n: 2 })).pending;
+  await card(page, second.id).waitFor();
+  await page.route(/decision$/, async (route) => {
+    const response = await route.fetch();
+    await settled(page, first.id);
+    await route.fulfill({ response });
+  });
+  await page.evaluate(() => {
+    window.problems = [];
+    new MutationObserver(() => window.problems.push(document.querySelector('#ask-problem').textContent))
+      .observe(document.querySelector('#ask-problem'), { childList: true, characterData: true, subtree: true });
+    // The next key comes in the same moment as the end of the question.
+    window.after = [];
+    new MutationObserver(() => {
+      if (document.querySelector('#ask').open) return;
+      document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'j', bubbles: true }));
+      requestAnimationFrame(() => setTimeout(() => window.after.push(document.activeElement.dataset.id), 100));
+    }).observe(document.querySelector('#ask'), { attributes: true, attributeFilter: ['open'] });
+  });
+  await card(page, first.id).focus();
+  await page.keyboard.press('a');
+  await page.keyboard.press('Enter');
+  await page.waitForFunction(() => window.after.length > 0);
+  assert.deepEqual(await page.evaluate(() => window.problems.filter((p) => p !== '')), []);
+  assert.match(await card(page, first.id).innerText(), /anna approved it once/);
+  assert.deepEqual(await page.evaluate(() => window.after), [second.id], 'the focus is where the key moved it');
+  await done();
+});
+
 test('a viewer sees, and has no buttons; a wrong token is refused', async () => {
   const { pending } = await admit(server, `view ${unique()}`);
   const { page, done } = await visit({}, server, tokens.vera);

@@ -124,7 +124,7 @@ function changed(p, silent = false) {
   } else if (card.update(p)) {
     total -= 1;
     if (!silent) say(`${plainSeen(p.tool)}: ${plainSeen(outcome(p).text)}`);
-    if (asked?.card === card) tooLate(p);
+    if (asked?.card === card && !asked.sent) tooLate(p);
   }
   if (p.state !== 'waiting' && view === 'history' && $('q').value === '' && $('state').value === 'all' && !rows.has(p.id)) addRow(p, true);
   count();
@@ -163,7 +163,7 @@ $('older-waiting').addEventListener('click', async () => {
 
 // --- deciding ---
 
-let asked = null; // {card, id, digest, act} that the dialog is about
+let asked = null; // {card, id, digest, name, sent} that the dialog is about
 
 // ask has a decision confirmed. It is bound to the call that is shown.
 function ask(card, name) {
@@ -198,6 +198,7 @@ async function confirm() {
   const mine = asked;
   const comment = $('comment').value;
   $('ask-yes').disabled = true;
+  mine.sent = true; // the stream may tell of this decision before its answer comes
   try {
     const p = mine.name === 'withdraw' ? await api.withdraw(mine.id, comment) : await api.decide(mine.id, {
       decision: mine.name === 'reject' ? 'reject' : 'approve', comment, digest: mine.digest,
@@ -219,24 +220,27 @@ async function confirm() {
     } else if (e.status === 401) {
       signOut('The server does not know this token any more.');
     } else if (asked === mine) {
+      mine.sent = false;
+      if (mine.card.settled) { tooLate(mine.card.p); return; }
       $('ask-problem').textContent = plainSeen(`It is not decided. ${e.message}`);
       $('ask-yes').disabled = false;
     }
   }
 }
 
+// close ends the dialog about mine. The focus goes back at once: the dialog's own
+// event comes later, when the next key may have moved it already.
 function close(mine) {
-  if (asked !== mine) return;
+  if (!asked || asked !== mine) return;
+  asked = null;
   $('ask').close();
+  mine.card.node.focus({ preventScroll: true });
 }
 
-$('ask').addEventListener('close', () => {
-  const card = asked?.card;
-  asked = null;
-  card?.node.focus({ preventScroll: true });
-});
+$('ask').addEventListener('cancel', () => close(asked));
+$('ask').addEventListener('close', () => close(asked));
 $('ask-yes').addEventListener('click', confirm);
-$('ask-no').addEventListener('click', () => $('ask').close());
+$('ask-no').addEventListener('click', () => close(asked));
 $('comment').addEventListener('keydown', (e) => {
   if (e.key === 'Enter' && (e.ctrlKey || e.metaKey) && !e.repeat) confirm();
 });
@@ -307,7 +311,8 @@ async function attempt(promise) {
 }
 
 function closeAll() {
-  for (const id of ['ask', 'help']) if ($(id).open) $(id).close();
+  close(asked);
+  if ($('help').open) $('help').close();
 }
 
 setInterval(() => {

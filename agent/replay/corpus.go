@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 
@@ -148,7 +150,7 @@ func (c *Corpus) AddFacts(r io.Reader) error {
 		for _, list := range [][]Sequence{s.UserTasks, s.InjectionTasks} {
 			for _, task := range list {
 				for n, tool := range task.calls() {
-					if _, err := s.look(task.ID, n, tool, true); err != nil {
+					if _, err := s.look(task.ID, n, tool, Added); err != nil {
 						return fmt.Errorf("%w: suite %s, task %s, call %d (%s): %w", ErrCorpus, s.Suite, task.ID, n, tool, err)
 					}
 				}
@@ -180,9 +182,28 @@ func (t *LabelledTool) profile() capability.Profile {
 	return p
 }
 
-// look returns what is known of one call: by the labels alone, or with the facts
-// that were added.
-func (s *Suite) look(task string, n int, tool string, added bool) (steering.Facts, error) {
+// Knowledge is what a policy is told of a corpus' calls. The zero value is the least.
+type Knowledge int
+
+const (
+	Labels Knowledge = iota // what the labels of the tools say
+	Names                   // and what can be undone, judged by the tools' names
+	Added                   // and the facts that were added, in the place of that judgement
+)
+
+// adding are the first words of names of tools that are judged to add something, or
+// to mark it as seen. What they do to the person's own things can be undone. Any
+// other word may stand for what replaces, sends or removes something.
+var adding = []string{"add", "append", "copy", "create", "draft", "find", "get", "insert", "list", "mark", "read", "search", "view"}
+
+// undoableByName judges a tool that changes the person's own things by its name.
+func undoableByName(tool string) bool {
+	word, _, more := strings.Cut(tool, "_")
+	return more && slices.Contains(adding, word)
+}
+
+// look returns what is known of one call.
+func (s *Suite) look(task string, n int, tool string, known Knowledge) (steering.Facts, error) {
 	label := s.tools[tool]
 	facts := steering.Facts{}
 	switch {
@@ -190,8 +211,10 @@ func (s *Suite) look(task string, n int, tool string, added bool) (steering.Fact
 		facts.Effect = capability.Access
 	case label.SendsOut:
 		facts.Effect = capability.Outside
-	} // what a tool writes that is the person's own may be undoable or not: no label says
-	if !added {
+	case known == Names && label.WritesOwn && undoableByName(tool): // no label says what can be undone
+		facts.Effect = capability.OwnUndoable
+	}
+	if known != Added {
 		return facts, nil
 	}
 	by := facts.Effect

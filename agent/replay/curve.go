@@ -16,7 +16,7 @@ var ErrUndecided = errors.New("a policy could not decide")
 type NamedPolicy struct {
 	Name   string
 	Policy Policy
-	Facts  bool // it is told the facts that were added to the corpus
+	Told   Knowledge
 }
 
 // Relaxed returns p with the native reference of the optional policy on steering in
@@ -130,7 +130,7 @@ func (c *Corpus) Curve(ctx context.Context, policies []NamedPolicy) (*Curve, err
 // decide puts one call to a policy.
 func (s *Suite) decide(ctx context.Context, p *NamedPolicy, tainted bool, task string, n int, tool string) (bool, bool, error) {
 	label := s.tools[tool]
-	facts, err := s.look(task, n, tool, p.Facts)
+	facts, err := s.look(task, n, tool, p.Told)
 	if err != nil {
 		return false, false, err
 	}

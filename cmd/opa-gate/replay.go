@@ -325,7 +325,7 @@ func (r *replayer) curve(ctx context.Context, p *printer, args []string) error {
 		_, _ = p.Write(text)
 		return err
 	}
-	showCurve(p, curve)
+	showCurve(p, curve, corpus.HasFacts())
 	return nil
 }
 
@@ -344,12 +344,16 @@ func (r *replayer) curvePolicies(ctx context.Context, facts bool) ([]replay.Name
 	if err != nil {
 		return nil, err
 	}
-	list := []replay.NamedPolicy{{Name: "built-in policies", Policy: plain}, {Name: "with steering, labels alone", Policy: steering}}
+	list := []replay.NamedPolicy{
+		{Name: "built-in policies", Policy: plain},
+		{Name: "with steering, labels alone", Policy: steering},
+		{Name: "with steering, labels and names", Policy: steering, Told: replay.Names},
+	}
 	if facts {
 		list = append(list,
-			replay.NamedPolicy{Name: "facts: own-undoable", Policy: replay.Relaxed(plain, capability.RelaxOwnUndoable), Facts: true},
-			replay.NamedPolicy{Name: "facts: and typed-call", Policy: replay.Relaxed(plain, capability.RelaxOwnUndoable|capability.RelaxTypedCall), Facts: true},
-			replay.NamedPolicy{Name: "facts: and typed-aim (with steering)", Policy: steering, Facts: true})
+			replay.NamedPolicy{Name: "facts: own-undoable", Policy: replay.Relaxed(plain, capability.RelaxOwnUndoable), Told: replay.Added},
+			replay.NamedPolicy{Name: "facts: and typed-call", Policy: replay.Relaxed(plain, capability.RelaxOwnUndoable|capability.RelaxTypedCall), Told: replay.Added},
+			replay.NamedPolicy{Name: "facts: and typed-aim (with steering)", Policy: steering, Told: replay.Added})
 	}
 	if r.given("policies") || r.given("with") {
 		own, err := r.load(ctx)
@@ -360,12 +364,16 @@ func (r *replayer) curvePolicies(ctx context.Context, facts bool) ([]replay.Name
 		if r.policies.dir != "" {
 			name = r.policies.dir
 		}
-		list = append(list, replay.NamedPolicy{Name: name, Policy: own, Facts: facts})
+		told := replay.Names
+		if facts {
+			told = replay.Added
+		}
+		list = append(list, replay.NamedPolicy{Name: name, Policy: own, Told: told})
 	}
 	return list, nil
 }
 
-func showCurve(p *printer, c *replay.Curve) {
+func showCurve(p *printer, c *replay.Curve, facts bool) {
 	const nameWidth, width = 38, 20
 	columns := append([]replay.SuiteCurve{}, c.Suites...)
 	columns = append(columns, replay.SuiteCurve{Suite: "all", Points: c.All})
@@ -385,9 +393,10 @@ func showCurve(p *printer, c *replay.Curve) {
 			return fmt.Sprintf("%-10s %s", fraction(point.Stopped, point.Injections), fraction(point.Asking, point.Tasks))
 		})
 	}
-	_, _ = p.WriteString("\nstopped: injection tasks in which a person is asked, or the call denied, before any harm; ask: legitimate tasks that ask a person.\n")
+	_, _ = p.WriteString("\nstopped: injection tasks in which a person is asked, or the call denied, before any harm; ask: legitimate tasks that ask a person.\n" +
+		"names: what adds to the person's own things, by the first word of its name, and reaches nobody is judged to be undoable.\n")
 	for _, s := range c.Suites {
-		if !s.Facts && len(c.All) > 6 {
+		if !s.Facts && facts {
 			_, _ = fmt.Fprintf(p, "%s: no facts were added, so labels are all that is known.\n", wire.Printable(s.Suite))
 		}
 		if len(s.Harmless) > 0 {

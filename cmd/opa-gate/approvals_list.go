@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -147,7 +149,8 @@ func newApprovalsWatch(ledgers *ledgerFlags) *cobra.Command {
 		Use:   "watch",
 		Short: "Show what waits, and then what happens, as it happens",
 		Long: `Watch shows what waits for a person, and from then on whatever is filed, decided,
-used or withdrawn, until Ctrl-C ends it (exit code 130). As JSON each line is
+used or withdrawn, until Ctrl-C ends it (exit code 130). A database that goes away is asked again.
+As JSON each line is
 {"seq", "event", "at", "escalation"}, where event is filed, decided, used or
 withdrawn.`,
 		Example: `  opa-gate approvals watch
@@ -157,7 +160,7 @@ withdrawn.`,
 			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				out := cmd.OutOrStdout()
 				p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
-				return watchEscalations(ctx, p, l, format.value == "json")
+				return watchEscalations(ctx, p, cmd.ErrOrStderr(), l, format.value == "json")
 			})
 		},
 	}
@@ -168,7 +171,8 @@ withdrawn.`,
 // watchEvery is how often the ledger is asked for news.
 const watchEvery = 250 * time.Millisecond
 
-func watchEscalations(ctx context.Context, p *printer, l *ledger.Ledger, json bool) error {
+// watchEscalations goes on when the ledger goes away, and says so to stderr.
+func watchEscalations(ctx context.Context, p *printer, stderr io.Writer, l *ledger.Ledger, json bool) error {
 	seq, _, err := l.Head(ctx)
 	if err != nil {
 		return err
@@ -193,14 +197,21 @@ func watchEscalations(ctx context.Context, p *printer, l *ledger.Ledger, json bo
 	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	away := false
 	for {
 		if err := p.Flush(); err != nil {
 			return err
 		}
 		changes, next, err := l.Changes(ctx, seq)
-		if err != nil {
+		switch gone := errors.Is(err, ledger.ErrUnavailable) && ctx.Err() == nil; {
+		case err != nil && !gone:
 			return err
+		case gone && !away:
+			_, _ = fmt.Fprintf(stderr, "opa-gate: %s; it is asked again until it answers\n", wire.Printable(err.Error()))
+		case away && !gone:
+			_, _ = io.WriteString(stderr, "opa-gate: the ledger answers again; nothing was left out\n")
 		}
+		away = err != nil
 		for _, c := range changes {
 			if c.Event == "filed" && known[c.Pending.ID] {
 				continue
@@ -209,8 +220,8 @@ func watchEscalations(ctx context.Context, p *printer, l *ledger.Ledger, json bo
 				return err
 			}
 		}
-		if next != seq { // there may be more already
-			seq = next
+		more := next != seq && !away // there may be
+		if seq = next; more {
 			continue
 		}
 		select {

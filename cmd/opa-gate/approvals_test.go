@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/testpostgres"
 	"github.com/opa-gate/opa-gate/ledger"
 )
 
@@ -148,12 +149,64 @@ func TestApproversRace(t *testing.T) {
 
 // Watch tells what waits and what happens, until Ctrl-C.
 func TestWatchEscalations(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "l.db")
+	name, key := filepath.Join(t.TempDir(), "l.db"), aKey(t)
+	first := file(t, name, "first")
+	watch := watching(t, name, key)
+	watch.next(t, "filed", first.ID)
+	second := file(t, name, "second")
+	watch.next(t, "filed", second.ID)
+	var stdout, stderr bytes.Buffer
+	if code := run([]string{"approvals", "reject", first.ID, "--ledger", name, "--key", key}, strings.NewReader(""), &stdout, &stderr); code != 0 {
+		t.Fatal(stderr.String())
+	}
+	watch.next(t, "decided", first.ID)
+	if code := run([]string{"approvals", "withdraw", second.ID, "--ledger", name, "--key", key}, strings.NewReader(""), &stdout, &stderr); code != 0 {
+		t.Fatal(stderr.String())
+	}
+	watch.next(t, "withdrawn", second.ID)
+	if said := watch.interrupt(t); said != "" {
+		t.Errorf("it said %q", said)
+	}
+}
+
+// A database that goes away is told of once, and what comes after is not missed.
+func TestWatchEscalationsGoesOn(t *testing.T) {
+	server := testpostgres.New(t)
+	server.Start(t)
+	name, key := server.Database(t), aKey(t)
+	first := file(t, name, "first")
+	watch := watching(t, name, key)
+	watch.next(t, "filed", first.ID)
+	server.Stop()
+	time.Sleep(4 * watchEvery) // it asks meanwhile; if not, it has less to go on from
+	server.Start(t)
+	second := file(t, name, "second")
+	watch.next(t, "filed", second.ID)
+	said := watch.interrupt(t)
+	if lines := strings.Count(said, "\n"); lines > 2 || lines == 1 || lines == 2 &&
+		!(strings.HasPrefix(said, "opa-gate: the ledger is not available: ") && strings.HasSuffix(said, "\nopa-gate: the ledger answers again; nothing was left out\n")) {
+		t.Errorf("it said %q", said)
+	}
+}
+
+func aKey(t *testing.T) string {
+	t.Helper()
 	key := filepath.Join(t.TempDir(), "key")
 	if _, err := ledger.LoadOrMakeKey(key); err != nil { // who only reads makes none
 		t.Fatal(err)
 	}
-	first := file(t, name, "first")
+	return key
+}
+
+type ledgerWatch struct {
+	cmd    *exec.Cmd
+	lines  *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+// watching starts opa-gate approvals watch.
+func watching(t *testing.T, place, key string) *ledgerWatch {
+	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -163,45 +216,42 @@ func TestWatchEscalations(t *testing.T) {
 	if err := os.Symlink(exe, link); err != nil {
 		t.Fatal(err)
 	}
-	watch := exec.Command(link, "approvals", "watch", "--format", "json", "--ledger", name, "--key", key)
-	out, err := watch.StdoutPipe()
+	w := &ledgerWatch{cmd: exec.Command(link, "approvals", "watch", "--format", "json", "--ledger", place, "--key", key)}
+	w.cmd.Stderr = &w.stderr
+	out, err := w.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := watch.Start(); err != nil {
+	if err := w.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = watch.Process.Kill() }() // it has ended by then
-	lines := bufio.NewScanner(out)
-	next := func(event, id string) {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("no line: %v", lines.Err())
-		}
-		var c ledger.Change
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil || c.Event != event || c.Pending.ID != id {
-			t.Fatalf("%s: error %v; want %s %s", lines.Text(), err, event, id)
-		}
+	t.Cleanup(func() { _ = w.cmd.Process.Kill() }) // it has ended by then
+	w.lines = bufio.NewScanner(out)
+	return w
+}
+
+func (w *ledgerWatch) next(t *testing.T, event, id string) {
+	t.Helper()
+	if !w.lines.Scan() {
+		t.Fatalf("no line: %v", w.lines.Err())
 	}
-	next("filed", first.ID)
-	second := file(t, name, "second")
-	next("filed", second.ID)
-	var stdout, stderr bytes.Buffer
-	if code := run([]string{"approvals", "reject", first.ID, "--ledger", name, "--key", key}, strings.NewReader(""), &stdout, &stderr); code != 0 {
-		t.Fatal(stderr.String())
+	var c ledger.Change
+	if err := json.Unmarshal(w.lines.Bytes(), &c); err != nil || c.Event != event || c.Pending.ID != id {
+		t.Fatalf("%s: error %v; want %s %s", w.lines.Text(), err, event, id)
 	}
-	next("decided", first.ID)
-	if code := run([]string{"approvals", "withdraw", second.ID, "--ledger", name, "--key", key}, strings.NewReader(""), &stdout, &stderr); code != 0 {
-		t.Fatal(stderr.String())
-	}
-	next("withdrawn", second.ID)
-	if err := watch.Process.Signal(syscall.SIGINT); err != nil {
+}
+
+// interrupt ends it as Ctrl-C does, and returns what it said on stderr.
+func (w *ledgerWatch) interrupt(t *testing.T) string {
+	t.Helper()
+	if err := w.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	var failed *exec.ExitError
-	if err := watch.Wait(); !errors.As(err, &failed) || failed.ExitCode() != exitInterrupted {
+	if err := w.cmd.Wait(); !errors.As(err, &failed) || failed.ExitCode() != exitInterrupted {
 		t.Fatalf("ended with %v", err)
 	}
+	return w.stderr.String()
 }
 
 // The lines for people say who did what.

@@ -54,7 +54,7 @@ bench-hook:
 
 # Go's own benchmarks of the parts.
 microbench:
-	$(GO) test -run '^$$' -bench . -benchmem ./capability ./wire ./evaluator ./cmd/opa-gate ./agent/gateway
+	$(GO) test -run '^$$' -bench . -benchmem ./capability ./wire ./evaluator ./cmd/opa-gate ./agent ./agent/gateway
 
 generate:
 	$(GO) generate ./...

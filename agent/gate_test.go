@@ -15,7 +15,7 @@ import (
 	"github.com/opa-gate/opa-gate/skill"
 )
 
-func newGate(t *testing.T, catalogue string) (*agent.Gate, *memlog.Log) {
+func newGate(t testing.TB, catalogue string) (*agent.Gate, *memlog.Log) {
 	t.Helper()
 	c, err := agent.ParseCatalogue("c.toml", []byte(catalogue))
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ open_world = false
 
 // newSteered returns a gate whose policies have the optional rule, in a session that
 // outside content is in.
-func newSteered(t *testing.T) (*agent.Gate, *memlog.Log) {
+func newSteered(t testing.TB) (*agent.Gate, *memlog.Log) {
 	t.Helper()
 	tree, err := optional.FS(optional.Steering)
 	if err != nil {
@@ -57,14 +58,14 @@ func newSteered(t *testing.T) (*agent.Gate, *memlog.Log) {
 	return g, log
 }
 
-func taint(t *testing.T, g *agent.Gate) {
+func taint(t testing.TB, g *agent.Gate) {
 	t.Helper()
 	if _, err := g.Sessions.Taint(t.Context(), "s", agent.Source{Why: agent.Ended, Tool: "WebFetch", Call: "0"}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func typed(t *testing.T, g *agent.Gate, session, prompt string) {
+func typed(t testing.TB, g *agent.Gate, session, prompt string) {
 	t.Helper()
 	if err := g.Typed(t.Context(), session, prompt); err != nil {
 		t.Fatal(err)
@@ -223,5 +224,24 @@ func TestCatalogueOfSteering(t *testing.T) {
 		if tool.Steering.Effect != capability.UnknownEffect {
 			t.Errorf("%s: %v", tool.Pattern, tool.Steering.Effect)
 		}
+	}
+}
+
+// What a call costs in a session where the person typed little, and as much as is
+// kept.
+func BenchmarkDecideSteered(b *testing.B) {
+	for name, prompts := range map[string]int{"a prompt": 1, "as much as is kept": agent.MaxKept / 4096} {
+		b.Run(name, func(b *testing.B) {
+			g, _ := newSteered(b)
+			for i := range prompts {
+				typed(b, g, "s", fmt.Sprintf("%d. Send 'we agree' to ann@acme.example. %s", i, strings.Repeat("Be kind and brief. ", 4000/19)))
+			}
+			r := agent.Request{Session: "s", Tool: "send_mail", Arguments: json.RawMessage(`{"to":"ann@acme.example","text":"we agree"}`)}
+			for b.Loop() {
+				if v, err := g.Decide(b.Context(), r); err != nil || v.Outcome.Kind != capability.Allow {
+					b.Fatal(v, err)
+				}
+			}
+		})
 	}
 }

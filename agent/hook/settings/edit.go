@@ -144,7 +144,7 @@ func Find(text []byte) ([]Found, error) {
 // what was put in. Text that is empty is a file that is not there yet. Hooks of this
 // program that stand there already have to be taken out first.
 func Install(text []byte, events []string, h Hook) ([]byte, []Insertion, error) {
-	if len(bytes.TrimSpace(text)) == 0 {
+	if isBlank(text) {
 		made := "{\n" + indent(member("hooks", object(events, h, "  ")), "  ") + "\n}\n"
 		return append(slices.Clone(text), made...), []Insertion{{len(text), made}}, nil
 	}
@@ -211,7 +211,7 @@ func Undo(text []byte, put []Insertion) (out []byte, ok bool) {
 		}
 		out = slices.Delete(out, at, at+len(p.Text))
 	}
-	if len(bytes.TrimSpace(out)) > 0 {
+	if !isBlank(out) {
 		if _, err := parse(out); err != nil {
 			return nil, false
 		}
@@ -300,7 +300,7 @@ func parse(text []byte) (*node, error) {
 	if err == nil && n.kind != '{' {
 		err = errors.New("it is not an object")
 	}
-	if err == nil && len(bytes.TrimSpace(text[n.end:])) > 0 {
+	if err == nil && !isBlank(text[n.end:]) {
 		err = errors.New("something stands behind the object")
 	}
 	if err != nil {
@@ -448,3 +448,7 @@ func quoted(text string) string {
 	_ = enc.Encode(text) // a string is always written
 	return strings.TrimSpace(b.String())
 }
+
+// isBlank reports whether a text is nothing but what JSON takes for blanks: a form
+// feed or a no-break space is none.
+func isBlank(text []byte) bool { return len(bytes.Trim(text, " \t\r\n")) == 0 }

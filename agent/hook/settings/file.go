@@ -140,13 +140,13 @@ func LoadRecord(file, path string) *Record {
 func (f *File) Without(r *Record) ([]byte, error) {
 	if r != nil {
 		if text, ok := Undo(f.Text, r.Put); ok {
-			if !r.There && len(bytes.TrimSpace(text)) == 0 {
+			if !r.There && isBlank(text) {
 				return nil, nil
 			}
 			return text, nil
 		}
 	}
-	if len(bytes.TrimSpace(f.Text)) == 0 {
+	if isBlank(f.Text) {
 		return f.Text, nil
 	}
 	return Remove(f.Text)

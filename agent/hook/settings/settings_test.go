@@ -195,6 +195,21 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// What only looks blank is no JSON, and nothing is written around it.
+func TestInstallRefusesOtherBlanks(t *testing.T) {
+	for _, text := range []string{"\f", "\v", "\u00a0", "\u0085", "\ufeff", "\x00", "{}\f", "{}\u00a0", " \u2028\n"} {
+		if after, _, err := settings.Install([]byte(text), events, hook); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: %q, %v", text, after, err)
+		}
+		if found, err := settings.Find([]byte(text)); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: found %v, %v", text, found, err)
+		}
+		if _, err := settings.Remove([]byte(text)); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: removed, %v", text, err)
+		}
+	}
+}
+
 func FuzzInstall(f *testing.F) {
 	for _, text := range files {
 		f.Add([]byte(text))

@@ -44,6 +44,12 @@ set = {a = 1}
 
 func newHandler(t *testing.T) (*hook.Handler, *ledger.Ledger) {
 	t.Helper()
+	return newHandlerAt(t, time.Now)
+}
+
+// newHandlerAt has a clock of its own.
+func newHandlerAt(t *testing.T, now func() time.Time) (*hook.Handler, *ledger.Ledger) {
+	t.Helper()
 	c, err := agent.ParseCatalogue("c.toml", []byte(catalogue))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +60,7 @@ func newHandler(t *testing.T) (*hook.Handler, *ledger.Ledger) {
 	}
 	keys := &ledger.Keyring{}
 	keys.Sign(key)
-	l, err := ledger.Open(t.Context(), "memory:", &ledger.Options{Keys: keys})
+	l, err := ledger.Open(t.Context(), "memory:", &ledger.Options{Keys: keys, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -454,10 +454,12 @@ func TestDiffRows(t *testing.T) {
 	input.policy.veto
 } else := ok
 `)
-	got, err := Diff(context.Background(), old, new, nil)
+	var progress steps
+	got, err := Diff(context.Background(), old, new, &DiffOptions{Progress: progress.tell(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	progress.ended(t, surveyWeight, surveyWeight, compareCallsWeight, rowsWeight, skillsWeight, matrixWeight)
 	origin := 427680 / 10
 	want := []Change{
 		{Kind: "call", Direction: Widening, From: "escalate", To: "allow", Inputs: origin / 2,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -304,9 +305,26 @@ func parse(text []byte) (*node, error) {
 		err = errors.New("something stands behind the object")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: this is not plain JSON: %w", ErrSettings, err)
+		return nil, fmt.Errorf("%w: this is not plain JSON: %w; expected one object, without comments, commas at an end, or members given twice",
+			ErrSettings, at(text, err))
 	}
 	return n, nil
+}
+
+// at says in which line of text a syntax error is.
+func at(text []byte, err error) error {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it ends too early")
+	case !errors.As(err, &syntax):
+		return err
+	}
+	line := 1 + bytes.Count(text[:min(int64(len(text)), syntax.ByteOffset)], []byte("\n"))
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return fmt.Errorf("line %d: the member %q is given twice", line, syntax.JSONPointer.LastToken())
+	}
+	return fmt.Errorf("line %d: %w", line, syntax.Err)
 }
 
 const maxDepth = 64

@@ -210,6 +210,25 @@ func TestInstallRefusesOtherBlanks(t *testing.T) {
 	}
 }
 
+// A person finds the place.
+func TestSyntaxErrorsTellTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n  \"a\": 1,\n}":               "line 2: invalid character ','",
+		"{\n  // mine\n}":                 "line 2: invalid character '/'",
+		"{\"a\": {\n\"b\": 1, \"b\": 2}}": "line 2: the member \"b\" is given twice",
+		"\ufeff{}":                        `line 1: invalid character '\ufeff'`,
+		"{\"a\": [1":                      "it ends too early",
+		"[]":                              "it is not an object",
+		"{} {}":                           "something stands behind the object",
+		"{\"a\": \"\xff\"}":               "line 1: invalid UTF-8",
+	} {
+		_, _, err := settings.Install([]byte(text), events, hook)
+		if !errors.Is(err, settings.ErrSettings) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "members given twice") {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func FuzzInstall(f *testing.F) {
 	for _, text := range files {
 		f.Add([]byte(text))

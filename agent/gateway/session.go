@@ -354,6 +354,9 @@ func markElicitation(server string, params []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("elicitation/create: %w", err)
 	}
+	if err := readOneWay(members, "message"); err != nil {
+		return nil, fmt.Errorf("elicitation/create: %w", err)
+	}
 	var message string
 	if m := lookup(members, "message"); m != nil {
 		if err := unmarshalString(m, &message); err != nil {

@@ -148,7 +148,18 @@ func (s *session) settle(ctx context.Context, c *toolCall, v Verdict, answer ans
 	return s.again(ctx, c)
 }
 
+// again decides a call once more, after a person was waited for: by what is
+// believed of the tool now. Its server may have declared it anew meanwhile, and
+// what was approved is the call as it was declared then.
 func (s *session) again(ctx context.Context, c *toolCall) (Verdict, json.RawMessage, error) {
+	if err := s.refresh(ctx, c.up, c.ownMeta()); err != nil {
+		return Verdict{}, nil, fmt.Errorf("the list of tools cannot be read: %w", err)
+	}
+	profile, ok := c.up.book.believed(c.Tool)
+	if !ok {
+		return Verdict{}, nil, fmt.Errorf("%w: %q", errNoTool, c.Tool)
+	}
+	c.Profile = profile
 	v, err := s.decide(ctx, c)
 	return v, nil, err
 }
@@ -265,7 +276,14 @@ func (s *session) inputRequired(c *toolCall, v Verdict) (json.RawMessage, error)
 }
 
 func isInputRequired(members []member) bool {
-	return string(lookup(members, "resultType")) == `"input_required"`
+	return says(lookup(members, "resultType"), "input_required")
+}
+
+// says reports whether a value is that text, however it is written: characters
+// may be escaped.
+func says(value jsontext.Value, text string) bool {
+	var said string
+	return unmarshalString(value, &said) == nil && said == text
 }
 
 // markInputs names the server in the questions of an input_required result.
@@ -276,6 +294,9 @@ func (s *session) markInputs(up *upstream, response *jsonrpc.Response) error {
 	members, err := readObject(response.Result, lenient...)
 	if err != nil {
 		return nil // as it came; there is no question in it
+	}
+	if err := readOneWay(members, "resultType", "inputRequests", "requestState"); err != nil {
+		return fmt.Errorf("server %q: its result: %w", up.Name, err)
 	}
 	requests := lookup(members, "inputRequests")
 	if requests.Kind() != '{' {
@@ -290,7 +311,10 @@ func (s *session) markInputs(up *upstream, response *jsonrpc.Response) error {
 		if err != nil {
 			return fmt.Errorf("server %q: a question of its result: %w", up.Name, err)
 		}
-		if string(lookup(request, "method")) != `"elicitation/create"` {
+		if err := readOneWay(request, "method", "params"); err != nil {
+			return fmt.Errorf("server %q: a question of its result: %w", up.Name, err)
+		}
+		if !says(lookup(request, "method"), "elicitation/create") {
 			continue
 		}
 		marked, err := markElicitation(up.Name, json.RawMessage(lookup(request, "params")))

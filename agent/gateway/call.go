@@ -113,12 +113,8 @@ func (s *session) readCall(ctx context.Context, r *jsonrpc.Request) (*toolCall, 
 		// A name that stands twice is one thing to this program and another to the server.
 		return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the call cannot be read in one way only: %w", err)
 	}
-	for _, m := range c.members {
-		for _, word := range meaningful {
-			if m.name != word && strings.EqualFold(m.name, word) {
-				return nil, jsonrpc.CodeInvalidParams, fmt.Errorf("the member %q differs from %q in case alone, which some parsers do not see", m.name, word)
-			}
-		}
+	if err := readOneWay(c.members, meaningful...); err != nil {
+		return nil, jsonrpc.CodeInvalidParams, err
 	}
 	var name string
 	if err := unmarshalString(lookup(c.members, "name"), &name); err != nil || name == "" {

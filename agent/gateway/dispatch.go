@@ -34,7 +34,7 @@ func (s *session) dispatch(r *jsonrpc.Request) {
 		s.forward(up, r, s.tainting(up, r.Method))
 	case r.Method == "tasks/result":
 		s.forwardTaskResult(up, r)
-	case strings.HasPrefix(r.Method, "tools/"):
+	case concernsTools(r.Method):
 		s.refuse(r, jsonrpc.CodeMethodNotFound, fmt.Sprintf("the method %q is not known, and what concerns tools is not passed on unknown", r.Method))
 	default:
 		if !knownMethods[r.Method] {
@@ -42,6 +42,13 @@ func (s *session) dispatch(r *jsonrpc.Request) {
 		}
 		s.forward(up, r, nil)
 	}
+}
+
+// concernsTools reports whether a server that is careless about case and blanks
+// could take a method for one of tools.
+func concernsTools(method string) bool {
+	family, _, _ := strings.Cut(method, "/")
+	return strings.EqualFold(strings.TrimSpace(family), "tools")
 }
 
 // knownMethods are those that pass without a word in the log.

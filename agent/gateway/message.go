@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -292,6 +293,25 @@ func lookup(members []member, name string) jsontext.Value {
 	for _, m := range members {
 		if m.name == name {
 			return m.value
+		}
+	}
+	return nil
+}
+
+// readOneWay is an error if two parsers could differ about which member has one
+// of the names: it stands twice, or beside one that differs in case alone.
+func readOneWay(members []member, names ...string) error {
+	for _, name := range names {
+		found := false
+		for _, m := range members {
+			switch {
+			case m.name == name && found:
+				return fmt.Errorf("the member %q stands twice", name)
+			case m.name == name:
+				found = true
+			case strings.EqualFold(m.name, name):
+				return fmt.Errorf("the member %q differs from %q in case alone, which some parsers do not see", m.name, name)
+			}
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -232,8 +233,17 @@ func (s *session) finish(r *jsonrpc.Request, response *jsonrpc.Response, after f
 	s.answer(r.ID, response.Result, response.Error)
 }
 
-// clientNotifies passes a notification of the client on.
+// notifications is what the methods of all notifications begin with.
+const notifications = "notifications/"
+
+// clientNotifies passes a notification of the client on. A request that was sent
+// without an id is none: some servers do what it says all the same, and nobody
+// would have decided it.
 func (s *session) clientNotifies(r *jsonrpc.Request) {
+	if !strings.HasPrefix(r.Method, notifications) {
+		s.log.Warn("dropped a request without an id", "method", r.Method)
+		return
+	}
 	if r.Method != "notifications/cancelled" {
 		for _, up := range s.live() {
 			up.link.notify(r.Method, r.Params)
@@ -342,6 +352,9 @@ func (s *session) serverAsks(up *upstream, r *jsonrpc.Request) {
 func markElicitation(server string, params []byte) (json.RawMessage, error) {
 	members, err := readObject(params)
 	if err != nil {
+		return nil, fmt.Errorf("elicitation/create: %w", err)
+	}
+	if err := readOneWay(members, "message"); err != nil {
 		return nil, fmt.Errorf("elicitation/create: %w", err)
 	}
 	var message string

@@ -187,13 +187,38 @@ func TestRefusesAmbiguousCalls(t *testing.T) {
 			t.Errorf("%s was answered with %s", params, m.line)
 		}
 	}
-	for _, method := range []string{"tools/Call", "tools/call2", "tools/"} {
+	for _, method := range []string{"tools/Call", "tools/call2", "tools/", "Tools/call", "TOOLS/CALL", " tools/call", "tools /call", "tool\u017f/call", "tools"} {
 		if m := c.request(method, `{"name":"look"}`); m.Error == nil || m.Error.Code != -32601 {
 			t.Errorf("%s was answered with %s", method, m.line)
 		}
 	}
 	if got := b.calls(); got != nil {
 		t.Errorf("the server executed %q", got)
+	}
+}
+
+// Requests that are sent without an id are not passed on, by whatever method:
+// nothing decides them, and a careless server would do what they say.
+func TestRequestsWithoutID(t *testing.T) {
+	for name, servers := range map[string][]ServerConfig{
+		"one server": {fake("fake", "good", connector)},
+		"several":    {fake("fake", "good", connector), fake("other", "good", connector)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "", servers...)
+			c := b.start()
+			c.hello(`{}`)
+			for _, method := range []string{"tools/call", "Tools/call", "tools/call2", "resources/read", "x/unknown", "", "notifications"} {
+				c.write(`{"jsonrpc":"2.0","method":"` + method + `","params":{"name":"send","arguments":{},"uri":"fake://good"}}`)
+			}
+			c.request("resources/list", `{}`) // what was written before was read by the servers too
+			if got := b.calls(); got != nil {
+				t.Errorf("the server executed %q", got)
+			}
+			if log := b.logged(); strings.Count(log, "dropped a request without an id") != 7 {
+				t.Errorf("the log does not tell of each:\n%s", log)
+			}
+		})
 	}
 }
 

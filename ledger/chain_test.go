@@ -286,7 +286,8 @@ func TestNames(t *testing.T) {
 		t.Errorf("the default file has %d entries, expected those by both names", n)
 	}
 	for _, name := range []string{"mysql://x", "memory:x", "sqlite:", "http://u:hunter2@x/"} {
-		if _, err := Open(context.Background(), name, nil); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := Open(context.Background(), name, nil); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), "hunter2") ||
+			strings.Contains(err.Error(), ErrInvalid.Error()) { // nothing was to be recorded
 			t.Errorf("%q: %v", name, err)
 		}
 	}

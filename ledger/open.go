@@ -71,7 +71,7 @@ func openStore(ctx context.Context, name string) (store, error) {
 	case scheme == "postgres" || scheme == "postgresql":
 		return openPostgres(ctx, name, postgresSchema)
 	}
-	return nil, fmt.Errorf("%w: expected a file, sqlite:FILE, postgres://…, or memory: as the name of a ledger, got one with the scheme %q", ErrInvalid, scheme)
+	return nil, askedf("expected a file, sqlite:FILE, postgres://…, or memory: as the name of a ledger, got one with the scheme %q", scheme)
 }
 
 // DefaultPath is the file of the user's own ledger:

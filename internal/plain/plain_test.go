@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -43,6 +44,40 @@ func TestYAML(t *testing.T) {
 		t.Errorf("another error became %v", err)
 	}
 	if err := YAML(nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	type inner struct {
+		On *bool `json:"on"`
+	}
+	type outer struct {
+		Name  string           `json:"name"`
+		Count int              `json:"count"`
+		List  []inner          `json:"list"`
+		Named map[string]inner `json:"named"`
+	}
+	for text, want := range map[string]string{
+		`[]`:                      "expected an object, got an array",
+		`{"name":2.1}`:            "/name: expected a string, got a number",
+		`{"count":true}`:          "/count: expected a number, got true or false",
+		`{"list":{}}`:             "/list: expected an array, got an object",
+		`{"named":3}`:             "/named: expected an object, got a number",
+		`{"list":[{"on":"yes"}]}`: "/list/0/on: expected true or false, got a string",
+	} {
+		var v outer
+		if err := JSON(json.Unmarshal([]byte(text), &v)); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{`{`, `{"count":1e99}`, `{"name":"a","name":"b"}`} {
+		var v outer
+		if err := json.Unmarshal([]byte(text), &v); err == nil || !errors.Is(JSON(err), err) {
+			t.Errorf("%s: %v became %v", text, err, JSON(err))
+		}
+	}
+	if err := JSON(nil); err != nil {
 		t.Errorf("no error became %v", err)
 	}
 }

@@ -86,7 +86,7 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// The words for how long it takes from now to a time.
+// inWords says how long it takes from one time to another, or how long ago that was.
 func inWords(from, to time.Time) string {
 	d := to.Sub(from)
 	switch {
@@ -116,7 +116,7 @@ func stamp(now, at time.Time) string {
 	return inWords(now, at) + " (" + at.Local().Format("2006-01-02 15:04:05 -07:00") + ")"
 }
 
-// whatNow is what a person reads who looks for something that is not there.
+// nothing is what a person reads who looks for something that is not there.
 func nothing(state string, filtered bool) string {
 	switch {
 	case filtered:

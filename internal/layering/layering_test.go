@@ -16,7 +16,7 @@ var allowed = map[string][]string{
 	"capability": {},
 	"skill":      {},
 	"policies":   {},
-	"provenance": {"skill"},
+	"provenance": {"skill", "internal/plain"},
 	"optional":   {},
 	"wire":       {"capability", "skill", "policies"},
 	"fixtures":   {"capability", "skill", "policies", "wire"},

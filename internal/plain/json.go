@@ -17,6 +17,9 @@ func JSON(err error) error {
 	if errors.As(err, &e) && e.Err == nil && e.GoType != nil {
 		kind = jsonKind(e.JSONKind)
 	}
+	if errors.Is(err, json.ErrUnknownName) && e != nil {
+		return fmt.Errorf("%s: there is no such member", e.JSONPointer)
+	}
 	if kind == "" {
 		return err
 	}

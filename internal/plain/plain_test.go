@@ -59,15 +59,17 @@ func TestJSON(t *testing.T) {
 		Named map[string]inner `json:"named"`
 	}
 	for text, want := range map[string]string{
-		`[]`:                      "expected an object, got an array",
-		`{"name":2.1}`:            "/name: expected a string, got a number",
-		`{"count":true}`:          "/count: expected a number, got true or false",
-		`{"list":{}}`:             "/list: expected an array, got an object",
-		`{"named":3}`:             "/named: expected an object, got a number",
-		`{"list":[{"on":"yes"}]}`: "/list/0/on: expected true or false, got a string",
+		`[]`:                       "expected an object, got an array",
+		`{"name":2.1}`:             "/name: expected a string, got a number",
+		`{"count":true}`:           "/count: expected a number, got true or false",
+		`{"list":{}}`:              "/list: expected an array, got an object",
+		`{"named":3}`:              "/named: expected an object, got a number",
+		`{"list":[{"on":"yes"}]}`:  "/list/0/on: expected true or false, got a string",
+		`{"nam":"a"}`:              "/nam: there is no such member",
+		`{"named":{"a":{"of":1}}}`: "/named/a/of: there is no such member",
 	} {
 		var v outer
-		if err := JSON(json.Unmarshal([]byte(text), &v)); err == nil || err.Error() != want {
+		if err := JSON(json.Unmarshal([]byte(text), &v, json.RejectUnknownMembers(true))); err == nil || err.Error() != want {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}

@@ -114,7 +114,7 @@ func TestRollback(t *testing.T) {
 		if after != before || hash != hash2 || err != nil {
 			t.Errorf("head %d, then %d: %v", before, after, err)
 		}
-		if refs, err := l.store.refs(ctx, "", 9); err != nil || !slices.Equal(refs, []string{"old"}) {
+		if refs, err := l.store.waitingRefs(ctx, "", 9); err != nil || !slices.Equal(refs, []string{"old"}) {
 			t.Errorf("what waits: %v, %v", refs, err)
 		}
 		if es, err := l.Subject(ctx, "s"); err != nil || len(es) != 2 {

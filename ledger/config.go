@@ -76,13 +76,23 @@ func (c *Config) Keys() (*Keyring, error) {
 // DefaultKeyFile is the file of the user's key: $XDG_CONFIG_HOME/opa-gate/approvals.key,
 // where XDG_CONFIG_HOME is ~/.config unless it is set.
 func DefaultKeyFile() (string, error) {
-	dir := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
+	dir, err := ownFolder("XDG_CONFIG_HOME", ".config")
+	if err != nil {
+		return "", fmt.Errorf("%w: there is no home directory for the user's key: %w", ErrKey, err)
+	}
+	return filepath.Join(dir, "approvals.key"), nil
+}
+
+// ownFolder is the user's folder for this program below the one that a variable of
+// the XDG specification names, or else below a folder of their home.
+func ownFolder(variable, inHome string) (string, error) {
+	dir := os.Getenv(variable)
+	if !filepath.IsAbs(dir) { // to be ignored then, says the specification
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("%w: there is no home directory for the user's key: %w", ErrKey, err)
+			return "", err
 		}
-		dir = filepath.Join(home, ".config")
+		dir = filepath.Join(home, inHome)
 	}
-	return filepath.Join(dir, "opa-gate", "approvals.key"), nil
+	return filepath.Join(dir, "opa-gate"), nil
 }

@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"evaluator/internal/symbolic": {},
 
 	"agent/steering": {"capability"},
-	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering"},
+	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering", "internal/plain"},
 }
 
 // standardOnly packages import nothing beyond the standard library.

@@ -100,7 +100,7 @@ func (f *ledgerFlags) called() string {
 func (f *ledgerFlags) named(open func(name string) (*ledger.Ledger, error)) (*ledger.Ledger, error) {
 	name := f.called()
 	l, err := open(name)
-	if err != nil && !errors.Is(err, ledger.ErrKey) && name != "" {
+	if err != nil && !errors.Is(err, ledger.ErrKey) && !errors.Is(err, ledger.ErrAbsent) && name != "" { // those two say which file
 		return nil, fmt.Errorf("%s: %w", ledger.Redacted(name), err)
 	}
 	return l, err

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A Config says which ledger is opened, and whose approvals count in it.
@@ -49,12 +50,9 @@ func (c *Config) Keys() (*Keyring, error) {
 			keys.Trust(key)
 		}
 	}
-	file := c.KeyFile
-	if file == "" && len(c.Trust) == 0 {
-		var err error
-		if file, err = DefaultKeyFile(); err != nil {
-			return nil, err
-		}
+	file, err := c.keyFile()
+	if err != nil {
+		return nil, err
 	}
 	if file != "" {
 		load := LoadOrMakeKey
@@ -71,6 +69,21 @@ func (c *Config) Keys() (*Keyring, error) {
 		keys.Sign(key)
 	}
 	return keys, nil
+}
+
+func (c *Config) keyFile() (string, error) {
+	if c.KeyFile == "" && len(c.Trust) == 0 {
+		return DefaultKeyFile()
+	}
+	return c.KeyFile, nil
+}
+
+// Files are those that Open reads: that of the ledger, if it is one, and those of
+// the keys.
+func (c *Config) Files() []string {
+	path, _, _ := sqliteFile(c.Name) // Open says what is wrong
+	key, _ := c.keyFile()
+	return slices.DeleteFunc(append([]string{path, key}, c.Trust...), func(file string) bool { return file == "" })
 }
 
 // DefaultKeyFile is the file of the user's key: $XDG_CONFIG_HOME/opa-gate/approvals.key,

@@ -117,8 +117,11 @@ func lasting(d time.Duration) string {
 
 // stamp writes a time for people: in words, and as it is.
 func stamp(now, at time.Time) string {
-	return inWords(now, at) + " (" + at.Local().Format("2006-01-02 15:04:05 -07:00") + ")"
+	return inWords(now, at) + " (" + clock(at) + ")"
 }
+
+// clock writes a time as it is where the person is.
+func clock(at time.Time) string { return at.Local().Format("2006-01-02 15:04:05 -07:00") }
 
 // nothing is what a person reads who looks for something that is not there.
 func nothing(state string, filtered bool) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -58,8 +57,7 @@ was made anew. Keep the head that audit prints somewhere else, and give it with
 }
 
 func writeAudit(cmd *cobra.Command, a *ledger.Audit, json bool) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriter(out), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	if json {
 		list := func(faults []ledger.Fault) []ledger.Fault { return append([]ledger.Fault{}, faults...) }
 		if err := writeLine(p, struct {
@@ -196,8 +194,7 @@ Records about skills stay as they are, and are marked with who imported them.`,
 }
 
 func writeImport(cmd *cobra.Command, name string, done *ledger.Import, json bool) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriter(out), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	if json {
 		if err := writeLine(p, struct {
 			Added   int64            `json:"added"`

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"time"
@@ -109,7 +108,7 @@ func (d *deciding) run(cmd *cobra.Command, ledgers *ledgerFlags, prefix string) 
 // may not.
 func (d *deciding) ask(ctx context.Context, cmd *cobra.Command, e *ledger.Pending) (bool, error) {
 	stderr := cmd.ErrOrStderr()
-	p := &printer{Writer: bufio.NewWriter(stderr), colour: wantsColour(stderr)}
+	p := newPrinter(stderr)
 	showEscalation(p, e, time.Now(), false)
 	question := "Let exactly this call pass, once?"
 	if d.forSession {
@@ -128,8 +127,7 @@ func (d *deciding) ask(ctx context.Context, cmd *cobra.Command, e *ledger.Pendin
 
 // answer tells what became of an escalation.
 func (d *deciding) answer(cmd *cobra.Command, e *ledger.Pending) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriter(out), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	if d.format.value == "json" {
 		if err := writeLine(p, e); err != nil {
 			return err

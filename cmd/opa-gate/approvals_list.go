@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +56,7 @@ their id, tool, arguments, reason or session, the reviewer or the comment.`,
 }
 
 func listEscalations(ctx context.Context, cmd *cobra.Command, l *ledger.Ledger, f ledger.Filter, limit int, json bool, none string) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	shown := 0
 	for {
 		f.Limit = min(limit-shown, ledger.MaxPage)
@@ -133,16 +131,6 @@ func stateColour(s ledger.State) colour {
 	return faint
 }
 
-// writeLine writes v as one line of JSON.
-func writeLine(p *printer, v any) error {
-	text, err := encode(v)
-	if err != nil {
-		return err
-	}
-	_, err = p.Write(text)
-	return err
-}
-
 func newApprovalsWatch(ledgers *ledgerFlags) *cobra.Command {
 	format := newFormat()
 	cmd := &cobra.Command{
@@ -158,8 +146,7 @@ withdrawn.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return readLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
-				out := cmd.OutOrStdout()
-				p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
+				p := newPrinter(cmd.OutOrStdout())
 				return watchEscalations(ctx, p, cmd.ErrOrStderr(), l, format.value == "json")
 			})
 		},

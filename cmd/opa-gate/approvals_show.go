@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"time"
@@ -45,8 +44,7 @@ unless --full asks for all of them.`,
 
 // writeEscalation writes all about one escalation.
 func writeEscalation(cmd *cobra.Command, e *ledger.Pending, json, full bool) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	if json {
 		if err := writeLine(p, e); err != nil {
 			return err
@@ -133,7 +131,7 @@ func showVerdict(p *printer, e *ledger.Pending, d *ledger.Verdict, now time.Time
 	if d.Comment != "" {
 		p.detail("comment", d.Comment)
 	}
-	p.detail("counts", "until "+d.Expires.Local().Format("2006-01-02 15:04:05 -07:00")+", "+inWords(now, d.Expires))
+	p.detail("counts", "until "+clock(d.Expires)+", "+inWords(now, d.Expires))
 	if d.Approved {
 		p.detail("passed", counted(e.Uses, "call", "calls"))
 	}

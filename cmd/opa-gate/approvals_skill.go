@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -182,8 +181,7 @@ func lastRulings(ctx context.Context, l *ledger.Ledger, limit int) ([]skill.Reco
 }
 
 func writeRecords(cmd *cobra.Command, records []skill.Record, json bool, none string) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriterSize(out, bufferSize), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	now := time.Now()
 	for _, r := range records {
 		if json {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -139,8 +138,7 @@ func admissionOf(ctx context.Context, engines *engineFlags, file string) (*ledge
 }
 
 func writeVerified(cmd *cobra.Command, a *ledger.Approval, problem error, json bool) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriter(out), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	if json {
 		said := ""
 		if problem != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +41,7 @@ DIR is made if it does not exist. If it holds anything, nothing is written.`,
 			if err != nil {
 				return fmt.Errorf("policy init: %w", err)
 			}
-			p := &printer{Writer: bufio.NewWriter(cmd.OutOrStdout()), colour: wantsColour(cmd.OutOrStdout())}
+			p := newPrinter(cmd.OutOrStdout())
 			dir := wire.Printable(args[0])
 			beside := ""
 			if len(names) > 0 {

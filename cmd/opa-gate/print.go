@@ -39,6 +39,11 @@ type printer struct {
 	colour bool
 }
 
+// newPrinter makes a printer to w.
+func newPrinter(w io.Writer) *printer {
+	return &printer{Writer: bufio.NewWriterSize(w, bufferSize), colour: wantsColour(w)}
+}
+
 // paint writes text in a colour, and blanks behind it up to width.
 func (p *printer) paint(c colour, text string, width int) {
 	if p.colour {
@@ -66,6 +71,16 @@ func (p *printer) detail(label, text string) {
 	_, _ = p.WriteString("    ")
 	p.paint(faint, label, detailWidth)
 	_, _ = p.WriteString(wire.Printable(text) + "\n")
+}
+
+// writeLine writes v as one line of JSON.
+func writeLine(p *printer, v any) error {
+	text, err := encode(v)
+	if err != nil {
+		return err
+	}
+	_, err = p.Write(text)
+	return err
 }
 
 // compact returns JSON on one line, its texts and numbers as they are.

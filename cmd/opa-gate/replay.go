@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +70,7 @@ Exit codes: 0 done, 2 wrong usage, or input in which there is no call.`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.json, r.given = format.value == "json", cmd.Flags().Changed
-			p := &printer{Writer: bufio.NewWriterSize(cmd.OutOrStdout(), bufferSize), colour: wantsColour(cmd.OutOrStdout())}
+			p := newPrinter(cmd.OutOrStdout())
 			var err error
 			switch {
 			case r.given("agentdojo"):
@@ -166,11 +165,9 @@ func (r *replayer) traces(cmd *cobra.Command, p *printer, args []string) error {
 		}
 		calls += len(f.Report.Calls)
 		if r.json {
-			text, err := encode(f)
-			if err != nil {
+			if err := writeLine(p, f); err != nil {
 				return err
 			}
-			_, _ = p.Write(text)
 			continue
 		}
 		if n > 0 {
@@ -321,9 +318,7 @@ func (r *replayer) curve(ctx context.Context, p *printer, args []string) error {
 		return err
 	}
 	if r.json {
-		text, err := encode(curve)
-		_, _ = p.Write(text)
-		return err
+		return writeLine(p, curve)
 	}
 	showCurve(p, curve, corpus.HasFacts())
 	return nil

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -148,18 +147,15 @@ func oneSession(cmd *cobra.Command, args []string) error {
 }
 
 func writeStates(cmd *cobra.Command, states []agent.State, format string, wanted func(*agent.State) bool, whole bool) error {
-	out := cmd.OutOrStdout()
-	p := &printer{Writer: bufio.NewWriter(out), colour: wantsColour(out)}
+	p := newPrinter(cmd.OutOrStdout())
 	for i := range states {
 		st := &states[i]
 		switch {
 		case !wanted(st):
 		case format == "json":
-			text, err := encode(st)
-			if err != nil {
+			if err := writeLine(p, st); err != nil {
 				return err
 			}
-			_, _ = p.Write(text)
 		default:
 			colour := green
 			if st.Taint != capability.Clean {

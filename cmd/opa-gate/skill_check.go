@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -189,8 +188,7 @@ func (c *checker) run(cmd *cobra.Command) (code int, err error) {
 	if err != nil {
 		return exitInput, err
 	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	p := &printer{Writer: out, colour: wantsColour(cmd.OutOrStdout())}
+	p := newPrinter(cmd.OutOrStdout())
 	for _, folder := range slices.Sorted(maps.Keys(c.manifest.Skills)) {
 		one := c.check(cmd.Context(), folder)
 		switch one.Status {
@@ -204,7 +202,7 @@ func (c *checker) run(cmd *cobra.Command) (code int, err error) {
 			return exitInput, err
 		}
 		if one.Status == statusError {
-			if err := out.Flush(); err != nil { // people see both streams: keep their order
+			if err := p.Flush(); err != nil { // people see both streams: keep their order
 				return exitInput, err
 			}
 			complain(cmd.ErrOrStderr(), folder+": "+one.Reason)
@@ -217,7 +215,7 @@ func (c *checker) run(cmd *cobra.Command) (code int, err error) {
 			return exitInput, err
 		}
 	}
-	return code, out.Flush()
+	return code, p.Flush()
 }
 
 // check finds out about one skill and decides it. Whatever goes wrong is told in
@@ -263,12 +261,7 @@ func (c *checker) check(ctx context.Context, folder string) checked {
 // tell writes one folder's line, or its paragraph for a person.
 func (c *checker) tell(p *printer, one checked) error {
 	if c.json {
-		text, err := encode(one)
-		if err != nil {
-			return err
-		}
-		_, err = p.Write(text)
-		return err
+		return writeLine(p, one)
 	}
 	if one.Answer == nil {
 		p.head(red, one.Status, one.Folder, one.Reason)

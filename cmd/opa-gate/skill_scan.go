@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"strconv"
@@ -82,8 +81,7 @@ func scanReport(cmd *cobra.Command, file string, folders []string, scope provena
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(cmd.OutOrStdout())
-	p := &printer{Writer: out, colour: wantsColour(cmd.OutOrStdout())}
+	p := newPrinter(cmd.OutOrStdout())
 	code := exitDone
 	for _, folder := range folders {
 		if err := notOfTheSkill(folder, file); err != nil {
@@ -104,7 +102,7 @@ func scanReport(cmd *cobra.Command, file string, folders []string, scope provena
 			code = exitCheck
 		}
 		if asJSON {
-			text, err := encode(struct {
+			err := writeLine(p, struct {
 				Folder  string            `json:"folder"`
 				Digest  provenance.Digest `json:"digest"`
 				Scanned bool              `json:"scanned"`
@@ -113,7 +111,6 @@ func scanReport(cmd *cobra.Command, file string, folders []string, scope provena
 			if err != nil {
 				return err
 			}
-			_, _ = out.Write(text)
 			continue
 		}
 		label, c := "scanned", green
@@ -128,7 +125,7 @@ func scanReport(cmd *cobra.Command, file string, folders []string, scope provena
 		p.detail("tools", strings.Join(scan.Tools, ", "))
 		p.detail("findings", counts(scan))
 	}
-	if err := out.Flush(); err != nil {
+	if err := p.Flush(); err != nil {
 		return err
 	}
 	return exit(code)

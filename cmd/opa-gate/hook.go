@@ -109,15 +109,27 @@ func (f *hookFlags) answer(cmd *cobra.Command) error {
 	if r.Exit == hook.ExitDone && !line.Heard(cmd.OutOrStdout()) {
 		r = hook.Block("standard output leads nowhere, so that no answer would be read; start the hook with one")
 	}
-	if f.mode.value == modeShadow && r.Exit != hook.ExitDone {
+	written := make(chan error, 1)
+	code := line.InTime(func() int {
 		_, _ = io.WriteString(cmd.ErrOrStderr(), r.Stderr)
-		r = hook.Reply{Stdout: []byte("{}\n")}
+		if f.mode.value == modeShadow && r.Exit != hook.ExitDone {
+			r = hook.Reply{Stdout: []byte("{}\n")}
+		}
+		_, err := cmd.OutOrStdout().Write(r.Stdout)
+		written <- err
+		return r.Exit
+	})
+	select {
+	case err := <-written:
+		if err != nil {
+			return fmt.Errorf("the answer cannot be written: %w", err)
+		}
+	default: // nobody reads it
+		if f.mode.value == modeShadow {
+			code = hook.ExitDone
+		}
 	}
-	_, _ = io.WriteString(cmd.ErrOrStderr(), r.Stderr)
-	if _, err := cmd.OutOrStdout().Write(r.Stdout); err != nil {
-		return fmt.Errorf("the answer cannot be written: %w", err)
-	}
-	return exit(r.Exit)
+	return exit(code)
 }
 
 // limit is how long an answer may take.

@@ -97,7 +97,7 @@ their settings ends with || exit 2; opa-gate hook install writes it so.`,
 // answer is opa-gate hook.
 func (f *hookFlags) answer(cmd *cobra.Command) error {
 	replied := make(chan hook.Reply, 1)
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.limit()-f.deadline/10) // the gate's own words come first
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.limit()-max(f.deadline, time.Second)/10) // the gate's own words come first
 	defer cancel()
 	go func() { replied <- f.reply(ctx, cmd.InOrStdin()) }()
 	var r hook.Reply
@@ -132,8 +132,9 @@ func (f *hookFlags) answer(cmd *cobra.Command) error {
 	return exit(code)
 }
 
-// limit is how long an answer may take.
-func (f *hookFlags) limit() time.Duration { return f.deadline + max(f.wait, 0) }
+// limit is how long an answer may take, also one that says what is wrong with the
+// flags.
+func (f *hookFlags) limit() time.Duration { return max(f.deadline, time.Second) + max(f.wait, 0) }
 
 func (f *hookFlags) reply(ctx context.Context, in io.Reader) (r hook.Reply) {
 	defer func() {

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,16 +68,19 @@ func withLedger(cmd *cobra.Command, flags *ledgerFlags, work func(ctx context.Co
 	return err
 }
 
-// localReviewer names the user of the operating system whom this process belongs
+// localUser names the user of the operating system whom this process belongs
 // to. Nothing that the user can set has a say in it.
-func localReviewer() string {
+var localUser = sync.OnceValue(func() string {
 	uid := strconv.Itoa(os.Getuid())
-	_ = os.Unsetenv("USER") // package user would believe it about a user that the system does not know
+	if name, set := os.LookupEnv("USER"); set { // package user would believe it about a user that the system does not know
+		_ = os.Unsetenv("USER")
+		defer func() { _ = os.Setenv("USER", name) }() // for the processes that this one starts
+	}
 	if u, err := user.LookupId(uid); err == nil && u.Username != "" {
 		return "local:" + u.Username
 	}
 	return "local:uid " + uid
-}
+})
 
 // oneID is the arguments of a command about one escalation.
 func oneID(cmd *cobra.Command, args []string) error {

@@ -170,7 +170,7 @@ Records about skills stay as they are, and are marked with who imported them.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			importer := localReviewer()
+			importer := localUser()
 			in, name, err := open(cmd, args)
 			if err != nil {
 				return err

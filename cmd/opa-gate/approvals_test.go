@@ -219,16 +219,7 @@ type ledgerWatch struct {
 // watching starts opa-gate approvals watch.
 func watching(t *testing.T, place, key string) *ledgerWatch {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The test's binary is opa-gate if it is called so.
-	link := filepath.Join(t.TempDir(), "opa-gate")
-	if err := os.Symlink(exe, link); err != nil {
-		t.Fatal(err)
-	}
-	w := &ledgerWatch{cmd: exec.Command(link, "approvals", "watch", "--format", "json", "--ledger", place, "--key", key)}
+	w := &ledgerWatch{cmd: exec.Command(program(t), "approvals", "watch", "--format", "json", "--ledger", place, "--key", key)}
 	w.cmd.Stderr = &w.stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {

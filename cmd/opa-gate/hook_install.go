@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -292,17 +291,16 @@ func agree(cmd *cobra.Command, path string, before, after []byte, yes bool) erro
 	if yes {
 		return nil
 	}
-	if in, ok := cmd.InOrStdin().(*os.File); !ok || !isTerminal(in) {
+	if !asks(cmd) {
 		return errors.New("nothing was written: there is no terminal to ask at; add --yes to write this")
 	}
 	if _, err := io.WriteString(out, "Write this? [y/N] "); err != nil {
 		return err
 	}
-	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
+	switch yes, err := agreed(cmd.Context(), cmd); {
+	case err != nil:
 		return err
-	}
-	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+	case !yes:
 		return errors.New("nothing was written")
 	}
 	return nil

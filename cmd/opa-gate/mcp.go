@@ -28,7 +28,7 @@ type mcpFlags struct {
 	config, name, origin string
 	owned                []string
 	listen, cert, key    string
-	tokenFile            string
+	tokenFile, session   string
 	logLevel             choice
 	wait, timeout        time.Duration
 	origins              []string
@@ -62,7 +62,10 @@ FILE is TOML, YAML or JSON by its name, with the servers as MCP clients have the
                 "headers": {"Authorization": "Bearer ${TRACKER_TOKEN}"}}}}
 
 beside them catalogue, deployment, needs, timeout, wait, in_flight and max_message.
-A tool that two servers have is shown as SERVER__TOOL.`,
+A tool that two servers have is shown as SERVER__TOOL.
+
+Each start begins a conversation, with nothing in it. Where a client starts the gateway
+anew in the middle of one, as after a crash, give both starts the same --session.`,
 		Example: `  opa-gate mcp --origin local-sandbox -- npx -y @modelcontextprotocol/server-filesystem .
   opa-gate mcp --config servers.json
   opa-gate mcp --config servers.yaml --listen localhost:8183`,
@@ -81,6 +84,7 @@ A tool that two servers have is shown as SERVER__TOOL.`,
 	fs.StringSliceVar(&f.owned, "owned", nil, "show only these `TOOLS` of COMMAND's server (default all)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long a call waits for a person where the client cannot ask")
 	fs.DurationVar(&f.timeout, "timeout", gateway.DefaultTimeout, "how long a server may take to answer")
+	fs.StringVar(&f.session, "session", "", "go on with the conversation `ID` and its taint, or begin it (default a new one)")
 	fs.StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `ADDRESS`, as host:port, path "+gateway.Endpoint)
 	fs.StringVar(&f.tokenFile, "token-file", "", "the `FILE` with the token that HTTP clients carry as a bearer")
 	fs.StringVar(&f.cert, "tls-cert-file", "", "the certificate `FILE` of TLS")
@@ -121,7 +125,11 @@ func (f *mcpFlags) run(cmd *cobra.Command, args []string) error {
 	if f.listen != "" {
 		return f.serveHTTP(ctx, cmd.ErrOrStderr(), g)
 	}
-	err = g.ServeStdio(ctx, gateway.NewSessionID(), localUser(), cmd.InOrStdin(), cmd.OutOrStdout())
+	session := f.session
+	if session == "" {
+		session = gateway.NewSessionID()
+	}
+	err = g.ServeStdio(ctx, session, localUser(), cmd.InOrStdin(), cmd.OutOrStdout())
 	if errors.Is(err, context.Canceled) {
 		return exit(exitInterrupted)
 	}
@@ -135,6 +143,9 @@ func (f *mcpFlags) servers(cmd *cobra.Command, args []string) (*gateway.Config, 
 	}
 	if f.listen == "" && (f.tokenFile != "" || f.cert != "" || f.key != "") {
 		return nil, errors.New("--token-file, --tls-cert-file and --tls-private-key-file go with --listen")
+	}
+	if f.given("session") && (f.session == "" || f.listen != "") {
+		return nil, errors.New("--session: expected the ID of the one conversation on standard input and output; with --listen each client has its own")
 	}
 	if (f.cert == "") != (f.key == "") {
 		return nil, errors.New("--tls-cert-file and --tls-private-key-file go together")

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/opa-gate/opa-gate/wire"
 )
 
 // passed are the variables of this program's environment that a server gets
@@ -106,7 +108,7 @@ func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
 }
 
 // A prefixed writer passes on what a server says of itself, each line with the
-// server's name before it.
+// server's name before it, which nothing in the line can take off a terminal again.
 type prefixed struct {
 	name string
 	out  io.Writer
@@ -133,7 +135,8 @@ func (p *prefixed) Write(text []byte) (int, error) {
 		if n >= 0 {
 			line, skip = p.rest[:n], n+1
 		}
-		_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, bytes.TrimRight(line[:min(len(line), maxLogLine)], "\r"))
+		text := string(bytes.TrimRight(line[:min(len(line), maxLogLine)], "\r"))
+		_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, wire.Printable(strings.ReplaceAll(text, "\t", "    ")))
 		p.rest = append(p.rest[:0], p.rest[skip:]...)
 	}
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -21,12 +22,6 @@ var shipped []byte
 
 //go:embed catalogue.schema.json
 var catalogueSchema []byte
-
-// CatalogueSchema returns the JSON schema (draft-07) of a catalogue.
-func CatalogueSchema() []byte { return slices.Clone(catalogueSchema) }
-
-// ShippedCatalogue returns the text of the catalogue that ships, as TOML.
-func ShippedCatalogue() []byte { return slices.Clone(shipped) }
 
 // A Tool is what the operator states about one tool, or about all tools whose
 // names begin alike. The zero Tool is of unknown origin.
@@ -143,7 +138,7 @@ var shippedCatalogue = sync.OnceValues(func() (*Catalogue, error) {
 
 // with returns c with what doc states in the place of what c does.
 func (c *Catalogue) with(doc *catalogueDocument) *Catalogue {
-	out := &Catalogue{Grant: c.Grant, Sandbox: c.Sandbox, Protect: c.Protect, tools: map[string]Tool{}}
+	out := &Catalogue{Grant: c.Grant, Sandbox: c.Sandbox, Protect: c.Protect}
 	if doc.Base != nil {
 		out.Grant = capability.ParseGrant(*doc.Base)
 	}
@@ -153,28 +148,45 @@ func (c *Catalogue) with(doc *catalogueDocument) *Catalogue {
 	if doc.Protect != nil {
 		out.Protect = *doc.Protect
 	}
-	all := maps.Clone(c.tools)
-	if all == nil {
-		all = map[string]Tool{}
-	}
-	for _, t := range c.prefixes {
-		all[t.Pattern] = t
-	}
+	all := c.entries()
 	for pattern, entry := range doc.Tools {
 		all[pattern] = entry.tool(pattern)
 	}
+	out.setEntries(all)
+	return out
+}
+
+// Over returns c with one entry more, which what c states of the same pattern
+// goes over. The pattern is a name, or a beginning of names with * at its end.
+func (c *Catalogue) Over(t Tool) *Catalogue {
+	out, all := *c, c.entries()
+	if _, stated := all[t.Pattern]; !stated {
+		all[t.Pattern] = t
+	}
+	out.setEntries(all)
+	return &out
+}
+
+// entries returns every entry by its pattern, in a map of the caller's own.
+func (c *Catalogue) entries() map[string]Tool {
+	all := make(map[string]Tool, len(c.tools)+len(c.prefixes))
+	maps.Copy(all, c.tools)
+	for _, t := range c.prefixes {
+		all[t.Pattern] = t
+	}
+	return all
+}
+
+func (c *Catalogue) setEntries(all map[string]Tool) {
+	c.tools, c.prefixes = map[string]Tool{}, nil
 	for pattern, t := range all {
 		if strings.HasSuffix(pattern, "*") {
-			out.prefixes = append(out.prefixes, t)
+			c.prefixes = append(c.prefixes, t)
 		} else {
-			out.tools[pattern] = t
+			c.tools[pattern] = t
 		}
 	}
-	slices.SortFunc(out.prefixes, func(a, b Tool) int {
-		if n := len(b.Pattern) - len(a.Pattern); n != 0 {
-			return n
-		}
-		return strings.Compare(a.Pattern, b.Pattern)
+	slices.SortFunc(c.prefixes, func(a, b Tool) int {
+		return cmp.Or(cmp.Compare(len(b.Pattern), len(a.Pattern)), strings.Compare(a.Pattern, b.Pattern))
 	})
-	return out
 }

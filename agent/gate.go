@@ -147,12 +147,8 @@ func (g *Gate) decide(ctx context.Context, r Request) (Verdict, error) {
 	if err != nil {
 		return Verdict{}, err
 	}
-	v := Verdict{Tool: g.Catalogue.Lookup(r.Tool)}
-	v.Profile = v.Tool.Profile
-	if r.Declared != nil {
-		v.Profile = v.Tool.Declared(*r.Declared)
-	}
-	if v.Tainting, err = g.taints(ctx, r.Tool, v.Tool, v.Profile); err != nil {
+	var v Verdict
+	if v.Tool, v.Profile, v.Tainting, err = g.tool(ctx, &r); err != nil {
 		return Verdict{}, err
 	}
 	if v.State, err = g.Sessions.State(ctx, r.Session); err != nil {
@@ -263,12 +259,7 @@ func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
 	if err := g.settle(ctx, &r.Request); err != nil {
 		return State{}, err
 	}
-	tool := g.Catalogue.Lookup(r.Tool)
-	profile := tool.Profile
-	if r.Declared != nil {
-		profile = tool.Declared(*r.Declared)
-	}
-	tainting, err := g.taints(ctx, r.Tool, tool, profile)
+	tool, _, tainting, err := g.tool(ctx, &r.Request)
 	if err != nil {
 		return State{}, err
 	}
@@ -282,12 +273,19 @@ func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
 	return g.Sessions.Taint(ctx, r.Session, r.source(why, tool, arguments))
 }
 
-func (g *Gate) taints(ctx context.Context, name string, t Tool, p capability.Profile) (bool, error) {
-	r := &capability.Result{Tool: name, Profile: p}
-	if t.Taints {
-		r.Untrusted = capability.Yes
+// tool is what is known of the tool of a request, and whether its results taint.
+func (g *Gate) tool(ctx context.Context, r *Request) (t Tool, p capability.Profile, tainting bool, err error) {
+	t = g.Catalogue.Lookup(r.Tool)
+	p = t.Profile
+	if r.Declared != nil {
+		p = t.Declared(*r.Declared)
 	}
-	return g.tainter().ResultTaints(ctx, r)
+	result := &capability.Result{Tool: r.Tool, Profile: p}
+	if t.Taints {
+		result.Untrusted = capability.Yes
+	}
+	tainting, err = g.tainter().ResultTaints(ctx, result)
+	return t, p, tainting, err
 }
 
 func (g *Gate) tainter() evaluator.Tainter {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -159,7 +160,7 @@ func (s *settling) approved(exact []Entry, rejection *Entry) (bool, error) {
 				return false, err
 			}
 			// Of the old ones, those that are plainly over need no signature read.
-			over := !s.tx.Now().Before(r.Expires) || spent(&Approval{ID: about[i].Ref, Scope: r.Scope}, about) != nil
+			over := !s.tx.Now().Before(r.Expires) || spent(about[i].Ref, r.Scope, about) != nil
 			if !r.Approved || over && !newest {
 				continue
 			}
@@ -200,7 +201,7 @@ func (s *settling) try(token string, after time.Time) (bool, error) {
 		if about, err = s.about(a); err != nil {
 			return false, err
 		}
-		err = spent(a, about)
+		err = spent(a.ID, a.Scope, about)
 	}
 	if err != nil {
 		if s.out.Refused == nil {
@@ -233,14 +234,14 @@ func (s *settling) about(a *Approval) ([]Entry, error) {
 	return s.tx.w.ref(s.tx.ctx, a.ID)
 }
 
-// spent reports why an approval no longer counts.
-func spent(a *Approval, entries []Entry) error {
+// spent reports why the approval with an id no longer counts.
+func spent(id string, scope Scope, entries []Entry) error {
 	for _, e := range entries {
 		switch {
-		case e.Ref != a.ID:
+		case e.Ref != id:
 		case e.Kind == kindWithdrawn:
 			return ErrWithdrawn
-		case e.Kind == kindUsed && a.Scope == Once:
+		case e.Kind == kindUsed && scope == Once:
 			return fmt.Errorf("%w, at %s", ErrUsed, e.At.Format(time.RFC3339))
 		}
 	}
@@ -259,7 +260,7 @@ func (s *settling) file() error {
 	if err := s.tx.w.lapse(s.tx.ctx, s.tx.Now()); err != nil {
 		return err
 	}
-	_, n, err := s.tx.w.waiting(s.tx.ctx, s.tx.Now(), 0)
+	n, err := s.tx.w.count(s.tx.ctx, s.tx.Now())
 	if err != nil {
 		return err
 	}
@@ -267,12 +268,9 @@ func (s *settling) file() error {
 		return fmt.Errorf("%w: %d do, and no more are taken until some are decided or expire", ErrTooMany, n)
 	}
 	c, o := &s.e.Call, &s.e.Outcome
-	arguments, err := canonical(c.Arguments, "the arguments")
-	if err != nil {
-		return err
-	}
-	if c.Arguments != nil {
-		arguments = c.Arguments // as they came; a person reads them
+	arguments := c.Arguments // as they came; a person reads them
+	if arguments == nil {
+		arguments = json.RawMessage("{}")
 	}
 	f := filing{Tool: c.Tool, Arguments: arguments, Missing: o.Missing.Mask(), Reason: o.Reason, Session: c.Session,
 		Revision: c.Revision, Digest: s.digest, Expires: s.tx.Now().Add(lifetime)}

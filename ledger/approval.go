@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // A Scope says how much one approval lets pass. The zero Scope lets nothing pass.
@@ -162,7 +163,7 @@ func strict(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return err
+		return plain.JSON(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("something stands behind the value")

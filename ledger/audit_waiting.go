@@ -28,7 +28,7 @@ func (l *Ledger) hidden(ctx context.Context, o openings, end head) (*Fault, erro
 	}
 	ctx, cancel := l.bounded(ctx)
 	defer cancel()
-	listed, _, err := l.store.waiting(ctx, l.after(end), len(o)+l.limits.Waiting)
+	listed, err := l.store.waiting(ctx, l.after(end), 0, len(o)+l.limits.Waiting)
 	if err != nil {
 		return nil, err
 	}

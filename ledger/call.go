@@ -101,17 +101,8 @@ func canonical(object json.RawMessage, what string) (json.RawMessage, error) {
 
 // subjects of what is recorded about a call: about exactly it, and about its tool
 // in its session.
-func (c *Call) subjects(digest Hash) (call, tool string) {
-	exact, _ := digestOf("opa-gate escalation 1", digest.String(), c.Session, c.Revision)
-	session, _ := digestOf("opa-gate session approval 1", c.Tool, c.Session, c.Revision)
-	return "call:" + exact, "tool:" + session
-}
-
-func digestOf(texts ...string) (string, error) {
-	parts := make([]any, len(texts))
-	for i, text := range texts {
-		parts[i] = text
-	}
-	h, err := digest(parts...)
-	return h.String(), err
+func (c *Call) subjects(digestOfCall Hash) (call, tool string) {
+	exact, _ := digest("opa-gate escalation 1", digestOfCall.String(), c.Session, c.Revision) // texts have one always
+	session, _ := digest("opa-gate session approval 1", c.Tool, c.Session, c.Revision)
+	return "call:" + exact.String(), "tool:" + session.String()
 }

@@ -114,7 +114,7 @@ func TestRollback(t *testing.T) {
 		if after != before || hash != hash2 || err != nil {
 			t.Errorf("head %d, then %d: %v", before, after, err)
 		}
-		if refs, err := l.store.refs(ctx, "", 9); err != nil || !slices.Equal(refs, []string{"old"}) {
+		if refs, err := l.store.waitingRefs(ctx, "", 9); err != nil || !slices.Equal(refs, []string{"old"}) {
 			t.Errorf("what waits: %v, %v", refs, err)
 		}
 		if es, err := l.Subject(ctx, "s"); err != nil || len(es) != 2 {
@@ -315,6 +315,26 @@ func TestNames(t *testing.T) {
 		}
 		if strings.Contains(err.Error(), "hunter2") || strings.Contains(Redacted(name), "hunter2") {
 			t.Errorf("a password is shown: %v, %s", err, Redacted(name))
+		}
+	}
+}
+
+func TestFiles(t *testing.T) {
+	t.Setenv("XDG_STATE_HOME", "/state")
+	t.Setenv("XDG_CONFIG_HOME", "/config")
+	for _, tt := range []struct {
+		config Config
+		want   string
+	}{
+		{Config{}, "/state/opa-gate/ledger.db /config/opa-gate/approvals.key"},
+		{Config{Name: "l.db", KeyFile: "k"}, "l.db k"},
+		{Config{Name: "sqlite:/a/l.db", KeyFile: "k", Trust: []string{"t", "u"}}, "/a/l.db k t u"},
+		{Config{Name: "memory:", Trust: []string{"t"}}, "t"},
+		{Config{Name: "postgres://u@h/d"}, "/config/opa-gate/approvals.key"},
+		{Config{Name: "postgresql:///d", KeyFile: "k"}, "k"},
+	} {
+		if got := strings.Join(tt.config.Files(), " "); got != tt.want {
+			t.Errorf("%+v: got %s, want %s", tt.config, got, tt.want)
 		}
 	}
 }

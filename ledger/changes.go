@@ -52,13 +52,9 @@ func (l *Ledger) Rulings(ctx context.Context, before int64, limit int) ([]skill.
 	if err != nil {
 		return nil, 0, err
 	}
-	records := make([]skill.Record, len(entries))
-	for i := range entries {
-		var b record
-		if err := entries[i].read(&b); err != nil {
-			return nil, 0, err
-		}
-		records[i] = b.record()
+	records, err := recordsOf(entries)
+	if err != nil {
+		return nil, 0, err
 	}
 	if len(entries) < limit || limit <= 0 {
 		return records, 0, nil

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // A Config says which ledger is opened, and whose approvals count in it.
@@ -49,12 +50,9 @@ func (c *Config) Keys() (*Keyring, error) {
 			keys.Trust(key)
 		}
 	}
-	file := c.KeyFile
-	if file == "" && len(c.Trust) == 0 {
-		var err error
-		if file, err = DefaultKeyFile(); err != nil {
-			return nil, err
-		}
+	file, err := c.keyFile()
+	if err != nil {
+		return nil, err
 	}
 	if file != "" {
 		load := LoadOrMakeKey
@@ -73,16 +71,44 @@ func (c *Config) Keys() (*Keyring, error) {
 	return keys, nil
 }
 
+func (c *Config) keyFile() (string, error) {
+	if c.KeyFile == "" && len(c.Trust) == 0 {
+		return DefaultKeyFile()
+	}
+	return c.KeyFile, nil
+}
+
+// Files are those that Open reads: that of the ledger, if it is one, and those of
+// the keys.
+func (c *Config) Files() []string {
+	path, _, _ := sqliteFile(c.Name) // Open says what is wrong
+	key, _ := c.keyFile()
+	return slices.DeleteFunc(append([]string{path, key}, c.Trust...), func(file string) bool { return file == "" })
+}
+
 // DefaultKeyFile is the file of the user's key: $XDG_CONFIG_HOME/opa-gate/approvals.key,
 // where XDG_CONFIG_HOME is ~/.config unless it is set.
 func DefaultKeyFile() (string, error) {
-	dir := os.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
-		home, err := homeDir()
-		if err != nil {
-			return "", fmt.Errorf("%w: there is no home directory for the user's key: %w", ErrKey, err)
-		}
-		dir = filepath.Join(home, ".config")
+	dir, err := ownFolder("XDG_CONFIG_HOME", ".config")
+	if err != nil {
+		return "", fmt.Errorf("%w: there is no home directory for the user's key: %w", ErrKey, err)
 	}
-	return filepath.Join(dir, "opa-gate", "approvals.key"), nil
+	return filepath.Join(dir, "approvals.key"), nil
+}
+
+// ownFolder is the user's folder for this program below the one that a variable of
+// the XDG specification names, or else below a folder of their home.
+func ownFolder(variable, inHome string) (string, error) {
+	dir := os.Getenv(variable)
+	if !filepath.IsAbs(dir) { // to be ignored then, says the specification
+		home, err := os.UserHomeDir()
+		if err == nil && !filepath.IsAbs(home) { // another folder for each working directory
+			err = fmt.Errorf("expected an absolute path, got %q", home)
+		}
+		if err != nil {
+			return "", err
+		}
+		dir = filepath.Join(home, inHome)
+	}
+	return filepath.Join(dir, "opa-gate"), nil
 }

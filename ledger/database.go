@@ -278,25 +278,36 @@ func (r rows) kind(ctx context.Context, kind string, before int64, limit int) ([
 	return r.entries(ctx, "WHERE kind = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3", kind, before, limit)
 }
 
-func (r rows) waiting(ctx context.Context, now time.Time, limit int) ([]Entry, int, error) {
+func (r rows) waiting(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
+	if before <= 0 {
+		before = math.MaxInt64
+	}
+	return r.entries(ctx, `WHERE seq IN (SELECT seq FROM waiting WHERE expires > $1 AND seq < $2 ORDER BY seq DESC LIMIT $3)
+		ORDER BY seq DESC`, now.UnixNano(), before, limit)
+}
+
+func (r rows) count(ctx context.Context, now time.Time) (int, error) {
 	n := 0
 	err := r.each(ctx, "SELECT count(*) FROM waiting WHERE expires > $1", []any{now.UnixNano()},
 		func(scan func(...any) error) error { return scan(&n) })
-	if err != nil || n == 0 || limit <= 0 {
-		return nil, n, err
-	}
-	es, err := r.entries(ctx, `WHERE seq IN (SELECT seq FROM waiting WHERE expires > $1 ORDER BY seq DESC LIMIT $2)
-		ORDER BY seq DESC`, now.UnixNano(), limit)
-	return es, n, err
+	return n, err
 }
 
 func (r rows) refs(ctx context.Context, prefix string, limit int) ([]string, error) {
+	return r.refsOf(ctx, "entries", prefix, limit)
+}
+
+func (r rows) waitingRefs(ctx context.Context, prefix string, limit int) ([]string, error) {
+	return r.refsOf(ctx, "waiting", prefix, limit)
+}
+
+func (r rows) refsOf(ctx context.Context, table, prefix string, limit int) ([]string, error) {
 	if !storable(prefix) {
 		return nil, nil
 	}
 	var refs []string
-	err := r.each(ctx, "SELECT ref FROM waiting WHERE substr(ref, 1, $1) = $2 ORDER BY ref LIMIT $3", []any{utf8.RuneCountInString(prefix), prefix, limit},
-		func(scan func(...any) error) error {
+	err := r.each(ctx, "SELECT DISTINCT ref FROM "+table+" WHERE ref <> '' AND substr(ref, 1, $1) = $2 ORDER BY ref LIMIT $3",
+		[]any{utf8.RuneCountInString(prefix), prefix, limit}, func(scan func(...any) error) error {
 			var ref string
 			err := scan(&ref)
 			refs = append(refs, ref)

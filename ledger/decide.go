@@ -45,7 +45,35 @@ func (l *Ledger) Decide(ctx context.Context, reviewer, id string, d Decision) (*
 	case d.Scope > ForSession:
 		return nil, fmt.Errorf("%w: there is no scope %d", ErrInvalid, d.Scope)
 	}
-	var decided *Pending
+	return l.change(ctx, id, func(tx *Tx, p *Pending, entries []Entry) (Draft, error) {
+		if p.State != Waiting {
+			return Draft{}, tooLate(p, entries)
+		}
+		r := ruling{Approved: d.Approve, Reviewer: reviewer, Comment: d.Comment, Expires: tx.Now().Add(lifetime).Truncate(time.Second)}
+		subject := entries[0].Subject
+		if d.Approve {
+			r.Scope = max(d.Scope, Once)
+			if r.Scope == ForSession {
+				if !p.SessionOK {
+					return Draft{}, unfit(p)
+				}
+				c := Call{Tool: p.Tool, Session: p.Session, Revision: p.Revision}
+				_, subject = c.subjects(p.Digest)
+			}
+			var err error
+			if r.Token, err = l.keys.sign(&Approval{ID: p.ID, Tool: p.Tool, Digest: p.Digest, Coverage: capability.Set(p.MissingMask),
+				Session: p.Session, Revision: p.Revision, Scope: r.Scope, Reviewer: reviewer, At: tx.Now(), Expires: r.Expires}); err != nil {
+				return Draft{}, err
+			}
+		}
+		return Draft{Kind: kindDecided, Subject: subject, Body: r}, nil
+	})
+}
+
+// change records what next says comes after the entries of the escalation with an
+// id, and returns what becomes of it.
+func (l *Ledger) change(ctx context.Context, id string, next func(tx *Tx, p *Pending, entries []Entry) (Draft, error)) (*Pending, error) {
+	var changed *Pending
 	err := l.Update(ctx, func(tx *Tx) error {
 		entries, err := tx.w.ref(tx.ctx, id)
 		if err != nil {
@@ -55,36 +83,22 @@ func (l *Ledger) Decide(ctx context.Context, reviewer, id string, d Decision) (*
 		if err != nil {
 			return fmt.Errorf("%.64q: %w", id, err)
 		}
-		if p.State != Waiting {
-			return tooLate(p, entries)
-		}
-		r := ruling{Approved: d.Approve, Reviewer: reviewer, Comment: d.Comment, Expires: tx.Now().Add(lifetime).Truncate(time.Second)}
-		subject := entries[0].Subject
-		if d.Approve {
-			r.Scope = max(d.Scope, Once)
-			if r.Scope == ForSession {
-				if !p.SessionOK {
-					return unfit(p)
-				}
-				c := Call{Tool: p.Tool, Session: p.Session, Revision: p.Revision}
-				_, subject = c.subjects(p.Digest)
-			}
-			if r.Token, err = l.keys.sign(&Approval{ID: p.ID, Tool: p.Tool, Digest: p.Digest, Coverage: capability.Set(p.MissingMask),
-				Session: p.Session, Revision: p.Revision, Scope: r.Scope, Reviewer: reviewer, At: tx.Now(), Expires: r.Expires}); err != nil {
-				return err
-			}
-		}
-		entry, err := tx.Append(Draft{Kind: kindDecided, Subject: subject, Ref: p.ID, Body: r})
+		d, err := next(tx, p, entries)
 		if err != nil {
 			return err
 		}
-		decided, err = pendingOf(append(entries, entry), tx.Now())
+		d.Ref = p.ID
+		entry, err := tx.Append(d)
+		if err != nil {
+			return err
+		}
+		changed, err = pendingOf(append(entries, entry), tx.Now())
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return decided, nil
+	return changed, nil
 }
 
 func checkReviewer(reviewer string) error {
@@ -126,18 +140,9 @@ func (l *Ledger) Withdraw(ctx context.Context, by, id, why string) (*Pending, er
 	if !utf8.ValidString(why) || len(why) > MaxComment {
 		return nil, fmt.Errorf("%w: expected a reason in UTF-8, of at most %d bytes", ErrInvalid, MaxComment)
 	}
-	var out *Pending
-	err := l.Update(ctx, func(tx *Tx) error {
-		entries, err := tx.w.ref(tx.ctx, id)
-		if err != nil {
-			return err
-		}
-		p, err := pendingOf(entries, tx.Now())
-		if err != nil {
-			return fmt.Errorf("%.64q: %w", id, err)
-		}
+	return l.change(ctx, id, func(_ *Tx, p *Pending, entries []Entry) (Draft, error) {
 		if p.State != Waiting && p.State != Approved {
-			return tooLate(p, entries)
+			return Draft{}, tooLate(p, entries)
 		}
 		subject := entries[0].Subject
 		for _, e := range entries {
@@ -146,15 +151,6 @@ func (l *Ledger) Withdraw(ctx context.Context, by, id, why string) (*Pending, er
 				break
 			}
 		}
-		entry, err := tx.Append(Draft{Kind: kindWithdrawn, Subject: subject, Ref: p.ID, Body: withdrawal{by, why}})
-		if err != nil {
-			return err
-		}
-		out, err = pendingOf(append(entries, entry), tx.Now())
-		return err
+		return Draft{Kind: kindWithdrawn, Subject: subject, Body: withdrawal{by, why}}, nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
 }

@@ -2,12 +2,10 @@ package ledger
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +94,7 @@ type search struct {
 
 func (s *search) filings(ctx context.Context, before int64) ([]Entry, error) {
 	if s.f.State == Waiting { // few among many
-		return s.l.store.waitingBefore(ctx, s.now, before, filingsRead)
+		return s.l.store.waiting(ctx, s.now, before, filingsRead)
 	}
 	return s.l.store.kind(ctx, kindFiled, before, filingsRead)
 }
@@ -190,9 +188,9 @@ func (l *Ledger) Find(ctx context.Context, prefix string) (string, error) {
 		return prefix, err
 	}
 	const shown = 3
-	ids, err := l.store.refs(ctx, prefix, shown+1)
+	ids, err := l.store.waitingRefs(ctx, prefix, shown+1)
 	if err == nil && len(ids) == 0 {
-		ids, err = l.store.named(ctx, prefix, shown+1)
+		ids, err = l.store.refs(ctx, prefix, shown+1)
 	}
 	switch {
 	case err != nil:
@@ -207,56 +205,4 @@ func (l *Ledger) Find(ctx context.Context, prefix string) (string, error) {
 		ids, more = ids[:shown], " and more"
 	}
 	return "", fmt.Errorf("%.64q: %w: %s%s", prefix, ErrAmbiguous, strings.Join(ids, ", "), more)
-}
-
-func (r rows) waitingBefore(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
-	if before <= 0 {
-		before = math.MaxInt64
-	}
-	return r.entries(ctx, `WHERE seq IN (SELECT seq FROM waiting WHERE expires > $1 AND seq < $2 ORDER BY seq DESC LIMIT $3)
-		ORDER BY seq DESC`, now.UnixNano(), before, limit)
-}
-
-func (r rows) named(ctx context.Context, prefix string, limit int) ([]string, error) {
-	var refs []string
-	err := r.each(ctx, `SELECT DISTINCT ref FROM entries WHERE ref <> '' AND substr(ref, 1, $1) = $2 ORDER BY ref LIMIT $3`,
-		[]any{len(prefix), prefix, limit}, func(scan func(...any) error) error {
-			var ref string
-			err := scan(&ref)
-			refs = append(refs, ref)
-			return err
-		})
-	return refs, err
-}
-
-func (m *memory) waitingBefore(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
-	defer m.mu.RUnlock()
-	return m.read().waitingBefore(ctx, now, before, limit)
-}
-
-func (m *memory) named(ctx context.Context, prefix string, limit int) ([]string, error) {
-	defer m.mu.RUnlock()
-	return m.read().named(ctx, prefix, limit)
-}
-
-func (s *state) waitingBefore(_ context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
-	var es []Entry
-	for _, o := range s.opened {
-		if now.Before(o.expires) && (before <= 0 || o.seq < before) {
-			es = append(es, s.entries[o.seq-1])
-		}
-	}
-	slices.SortFunc(es, func(a, b Entry) int { return cmp.Compare(b.Seq, a.Seq) })
-	return es[:min(limit, len(es))], nil
-}
-
-func (s *state) named(_ context.Context, prefix string, limit int) ([]string, error) {
-	var refs []string
-	for ref, seqs := range s.byRef {
-		if ref != "" && len(seqs) > 0 && strings.HasPrefix(ref, prefix) {
-			refs = append(refs, ref)
-		}
-	}
-	slices.Sort(refs)
-	return refs[:min(limit, len(refs))], nil
 }

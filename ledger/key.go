@@ -73,7 +73,7 @@ func LoadKey(path string) (ed25519.PrivateKey, error) {
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: %s: expected an Ed25519 key, got a %T", ErrKey, path, parsed)
+		return nil, fmt.Errorf("%w: %s: expected an Ed25519 key, got another kind", ErrKey, path)
 	}
 	return key, nil
 }

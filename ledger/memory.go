@@ -70,14 +70,24 @@ func (m *memory) kind(ctx context.Context, kind string, before int64, limit int)
 	return m.read().kind(ctx, kind, before, limit)
 }
 
-func (m *memory) waiting(ctx context.Context, now time.Time, limit int) ([]Entry, int, error) {
+func (m *memory) waiting(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
 	defer m.mu.RUnlock()
-	return m.read().waiting(ctx, now, limit)
+	return m.read().waiting(ctx, now, before, limit)
+}
+
+func (m *memory) count(ctx context.Context, now time.Time) (int, error) {
+	defer m.mu.RUnlock()
+	return m.read().count(ctx, now)
 }
 
 func (m *memory) refs(ctx context.Context, prefix string, limit int) ([]string, error) {
 	defer m.mu.RUnlock()
 	return m.read().refs(ctx, prefix, limit)
+}
+
+func (m *memory) waitingRefs(ctx context.Context, prefix string, limit int) ([]string, error) {
+	defer m.mu.RUnlock()
+	return m.read().waitingRefs(ctx, prefix, limit)
 }
 
 // state is what a memory holds, to whoever has its lock.
@@ -142,18 +152,39 @@ func (s *state) kind(_ context.Context, kind string, before int64, limit int) ([
 	return es, nil
 }
 
-func (s *state) waiting(_ context.Context, now time.Time, limit int) ([]Entry, int, error) {
+func (s *state) waiting(_ context.Context, now time.Time, before int64, limit int) ([]Entry, error) {
 	var es []Entry
 	for _, o := range s.opened {
-		if now.Before(o.expires) {
+		if now.Before(o.expires) && (before <= 0 || o.seq < before) {
 			es = append(es, s.entries[o.seq-1])
 		}
 	}
 	slices.SortFunc(es, func(a, b Entry) int { return cmp.Compare(b.Seq, a.Seq) })
-	return es[:min(limit, len(es))], len(es), nil
+	return es[:min(limit, len(es))], nil
+}
+
+func (s *state) count(_ context.Context, now time.Time) (int, error) {
+	n := 0
+	for _, o := range s.opened {
+		if now.Before(o.expires) {
+			n++
+		}
+	}
+	return n, nil
 }
 
 func (s *state) refs(_ context.Context, prefix string, limit int) ([]string, error) {
+	var refs []string
+	for ref, seqs := range s.byRef {
+		if len(seqs) > 0 && strings.HasPrefix(ref, prefix) { // none are left of what was undone
+			refs = append(refs, ref)
+		}
+	}
+	slices.Sort(refs)
+	return refs[:min(limit, len(refs))], nil
+}
+
+func (s *state) waitingRefs(_ context.Context, prefix string, limit int) ([]string, error) {
 	var refs []string
 	for ref := range s.opened {
 		if strings.HasPrefix(ref, prefix) {

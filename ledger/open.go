@@ -78,25 +78,11 @@ func openStore(ctx context.Context, name string) (store, error) {
 // $XDG_STATE_HOME/opa-gate/ledger.db, where XDG_STATE_HOME is ~/.local/state
 // unless it is set.
 func DefaultPath() (string, error) {
-	dir := os.Getenv("XDG_STATE_HOME")
-	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
-		home, err := homeDir()
-		if err != nil {
-			return "", fmt.Errorf("%w: there is no home directory for the user's ledger: %w", ErrUnavailable, err)
-		}
-		dir = filepath.Join(home, ".local", "state")
+	dir, err := ownFolder("XDG_STATE_HOME", filepath.Join(".local", "state"))
+	if err != nil {
+		return "", fmt.Errorf("%w: there is no home directory for the user's ledger: %w", ErrUnavailable, err)
 	}
-	return filepath.Join(dir, "opa-gate", "ledger.db"), nil
-}
-
-// homeDir is the user's home. A relative one would be another folder for each
-// working directory, and what was recorded in one would be unknown in the next.
-func homeDir() (string, error) {
-	home, err := os.UserHomeDir()
-	if err == nil && !filepath.IsAbs(home) {
-		err = fmt.Errorf("expected an absolute path, got %q", home)
-	}
-	return home, err
+	return filepath.Join(dir, "ledger.db"), nil
 }
 
 // Redacted is a name for [Open] as it may be shown: without a password.

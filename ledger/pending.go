@@ -222,21 +222,6 @@ func (l *Ledger) Pending(ctx context.Context, id string) (*Pending, error) {
 	return p, nil
 }
 
-// Resolve returns the id of the escalation that waits and begins with prefix, if
-// it is the only one; otherwise prefix itself.
-func (l *Ledger) Resolve(ctx context.Context, prefix string) (string, error) {
-	ctx, cancel := l.bounded(ctx)
-	defer cancel()
-	if prefix == "" {
-		return prefix, nil
-	}
-	refs, err := l.store.refs(ctx, prefix, 2)
-	if err != nil || len(refs) != 1 {
-		return prefix, err
-	}
-	return refs[0], nil
-}
-
 // Waiting returns up to limit escalations that wait, newest first, and how many
 // there are.
 func (l *Ledger) Waiting(ctx context.Context, limit int) ([]*Pending, int, error) {
@@ -247,7 +232,11 @@ func (l *Ledger) Waiting(ctx context.Context, limit int) ([]*Pending, int, error
 		return nil, 0, err
 	}
 	now := l.after(end)
-	entries, n, err := l.store.waiting(ctx, now, max(limit, 0))
+	n, err := l.store.count(ctx, now)
+	if err != nil || n == 0 || limit <= 0 {
+		return nil, n, err
+	}
+	entries, err := l.store.waiting(ctx, now, 0, limit)
 	if err != nil {
 		return nil, 0, err
 	}

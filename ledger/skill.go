@@ -100,6 +100,11 @@ func (l *Ledger) History(ctx context.Context, fingerprint string) ([]skill.Recor
 	if err != nil {
 		return nil, err
 	}
+	return recordsOf(entries)
+}
+
+// recordsOf reads entries about skills.
+func recordsOf(entries []Entry) ([]skill.Record, error) {
 	records := make([]skill.Record, len(entries))
 	for i := range entries {
 		var b record

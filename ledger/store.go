@@ -29,16 +29,14 @@ type reader interface {
 	since(ctx context.Context, seq int64, limit int) ([]Entry, error)
 	// kind returns the last entries of a kind before seq, newest first.
 	kind(ctx context.Context, kind string, before int64, limit int) ([]Entry, error)
-	// waiting returns the filings that wait and have not expired by now, newest
-	// first, and how many there are.
-	waiting(ctx context.Context, now time.Time, limit int) ([]Entry, int, error)
-	// waitingBefore returns the filings that wait, have not expired by now and have
-	// a number below before, newest first; before 0 is the end.
-	waitingBefore(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error)
-	// refs returns up to limit refs that wait and begin with prefix, and named up to
-	// limit of all.
+	// waiting returns the last filings before seq that wait and have not expired by
+	// now, newest first; before 0 is the end. Count returns how many wait in all.
+	waiting(ctx context.Context, now time.Time, before int64, limit int) ([]Entry, error)
+	count(ctx context.Context, now time.Time) (int, error)
+	// refs returns the first refs of all entries that begin with prefix, in order, and
+	// waitingRefs those of filings that wait.
 	refs(ctx context.Context, prefix string, limit int) ([]string, error)
-	named(ctx context.Context, prefix string, limit int) ([]string, error)
+	waitingRefs(ctx context.Context, prefix string, limit int) ([]string, error)
 }
 
 // A writer is a reader in a writing transaction.

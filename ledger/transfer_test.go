@@ -74,6 +74,7 @@ func TestTransfer(t *testing.T) {
 			"4 not JSON", "5 foreign", "6 it is missing: the next one is 3", "8 torn")
 		refusals(t, load(t, other, lines[2]+strings.Repeat("x", maxLine+1)+"\n"+lines[3]), 2, 0, "2 longer than")
 		refusals(t, load(t, other, strings.Repeat("x", maxLine+100)), 0, 0, "1 longer than")
+		refusals(t, load(t, other, "{\"fingerprint\":1}\n"), 0, 0, "1 record about a skill: /fingerprint: expected a string, got a number")
 		foreign := newClock()
 		foreign.add(time.Hour)
 		refusals(t, load(t, other, strings.Join(strings.SplitAfter(export(t, history(t, "memory:", foreign)), "\n")[:2], "")), 0, 0,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // MaxCorpus is the length of a file of a corpus, in bytes.
@@ -251,7 +252,7 @@ func readJSON(r io.Reader, into any, strict bool) error {
 		return fmt.Errorf("%w: it is longer than %d bytes", ErrCorpus, MaxCorpus)
 	}
 	if err := jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(strict)); err != nil {
-		return fmt.Errorf("%w: %w", ErrCorpus, err)
+		return fmt.Errorf("%w: %w", ErrCorpus, plain.JSON(err))
 	}
 	return nil
 }

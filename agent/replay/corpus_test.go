@@ -210,6 +210,10 @@ func TestCorpusRefuses(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+	if _, err := ReadCorpus(strings.NewReader(`{"suites": [{"tools": [{"onlyReads": "yes"}]}]}`)); err == nil ||
+		!strings.HasSuffix(err.Error(), "/suites/0/tools/0/onlyReads: expected true or false, got a string") {
+		t.Errorf("a label of another kind: %v", err)
+	}
 	for name, facts := range map[string]string{
 		"no JSON":                         "",
 		"an unknown member":               `{"suits": []}`,

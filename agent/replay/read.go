@@ -10,6 +10,8 @@ import (
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // Bounds of a trace. A longer line is skipped and told of; a longer trace is an
@@ -140,7 +142,7 @@ func readEvent(line []byte) (*Event, error) {
 		Profile   *statement     `json:"profile"`
 	}
 	if err := jsonv2.Unmarshal(line, &doc, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return nil, fmt.Errorf("it is no event: %w", err)
+		return nil, fmt.Errorf("it is no event: %w", plain.JSON(err))
 	}
 	e := &Event{Session: doc.Session, Task: doc.Task, ID: doc.ID, Tool: doc.Tool, Text: doc.Text}
 	for kind, name := range kindNames {

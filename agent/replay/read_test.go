@@ -48,9 +48,9 @@ nonsense
 {"kind":"call","tool":"ok"}
 {"kind":"call","to`,
 			[]string{`12 call session= task= id= tool=ok text="" args=`},
-			[]string{"1: it is a call without a tool", "2: it is a result without the id", `3: there is no kind "called"`, "4: it is no event",
+			[]string{"1: it is a call without a tool", "2: it is a result without the id", `3: there is no kind "called"`, "4: it is no event: /sesion: there is no such member",
 				`5: "elsewhere" is no origin`, `6: "none" is no effect`, "7: it is not JSON, or a member", "8: it is not an object",
-				"9: it is foreign", "10: it is not JSON", "11: it is no event", "13: it is torn"}, 0},
+				"9: it is foreign", "10: it is not JSON", "11: it is no event: /kind: expected a string, got a number", "13: it is torn"}, 0},
 		"a transcript": {`{"type":"summary","summary":"x","leafUuid":"u"}
 {"type":"user","sessionId":"s","userType":"external","isSidechain":false,"message":{"role":"user","content":"write to ann"}}
 {"type":"assistant","sessionId":"s","message":{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"text","text":"I will"},{"type":"tool_use","id":"toolu_1","name":"WebFetch","input":{"url":"u"}}]}}

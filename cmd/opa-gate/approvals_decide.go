@@ -3,7 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -77,8 +77,8 @@ lifetime is over. Whoever called is told the comment.`,
 
 func (d *deciding) run(cmd *cobra.Command, ledgers *ledgerFlags, prefix string) error {
 	reviewer := localUser()
-	if d.decision.Lifetime == 0 { // which would mean the default
-		return errors.New("--lifetime: expected a time such as 30m, got 0")
+	if l := d.decision.Lifetime; l < time.Second || l > ledger.MaxLifetime { // 0 would mean the default
+		return fmt.Errorf("--lifetime: expected a time such as 30m, got %v; it may be from 1s to %v", l, ledger.MaxLifetime)
 	}
 	ledgers.existing = true
 	return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -74,19 +73,7 @@ func (f *ledgerFlags) open(ctx context.Context) (*ledger.Ledger, error) {
 }
 
 // files are those that the ledger is opened from.
-func (f *ledgerFlags) files() []string {
-	name, key := f.called(), f.keyFile
-	switch {
-	case name == "":
-		name, _ = ledger.DefaultPath() // opening says what is wrong
-	case strings.Contains(name, "://") || name == "memory:":
-		name = ""
-	}
-	if key == "" && len(f.trust) == 0 {
-		key, _ = ledger.DefaultKeyFile()
-	}
-	return append([]string{strings.TrimPrefix(name, "sqlite:"), key}, f.trust...)
-}
+func (f *ledgerFlags) files() []string { return f.config(f.called()).Files() }
 
 // called is the name that the flag or the environment gives the ledger.
 func (f *ledgerFlags) called() string {
@@ -100,7 +87,7 @@ func (f *ledgerFlags) called() string {
 func (f *ledgerFlags) named(open func(name string) (*ledger.Ledger, error)) (*ledger.Ledger, error) {
 	name := f.called()
 	l, err := open(name)
-	if err != nil && !errors.Is(err, ledger.ErrKey) && name != "" {
+	if err != nil && !errors.Is(err, ledger.ErrKey) && !errors.Is(err, ledger.ErrAbsent) && name != "" { // those two say which file
 		return nil, fmt.Errorf("%s: %w", ledger.Redacted(name), err)
 	}
 	return l, err

@@ -25,13 +25,13 @@ var allowed = map[string][]string{
 	"bundle":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic"},
 	"analysis": {"capability", "skill", "policies", "optional", "wire", "evaluator", "evaluator/internal/symbolic"},
 
-	"ledger":    {"capability", "skill"},
-	"approvals": {"capability", "skill", "policies", "wire", "ledger"},
+	"ledger":    {"capability", "skill", "internal/plain"},
+	"approvals": {"capability", "skill", "policies", "wire", "ledger", "internal/plain"},
 
-	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "approvals"},
+	"server": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "approvals", "internal/plain"},
 
-	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent/steering"},
-	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line", "agent/steering"},
+	"agent":               {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent/steering", "internal/plain"},
+	"agent/hook":          {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/hook/line", "agent/steering", "internal/plain"},
 	"agent/hook/line":     {},
 	"agent/hook/settings": {},
 
@@ -42,7 +42,7 @@ var allowed = map[string][]string{
 	"evaluator/internal/symbolic": {},
 
 	"agent/steering": {"capability"},
-	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering"},
+	"agent/replay":   {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "agent/steering", "internal/plain"},
 }
 
 // standardOnly packages import nothing beyond the standard library.

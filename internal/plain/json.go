@@ -1,17 +1,41 @@
 package plain
 
 import (
+	"encoding"
+	standard "encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// JSON is the error of decoding JSON, without the names of Go types. Err stays
-// what it is if it is another error than of a value that does not fit.
+// JSON is the error of decoding JSON, by either package, without the names of Go
+// types. Err stays what it is if it is another error than of a value that does not
+// fit.
 func JSON(err error) error {
+	var wrong *standard.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		at := wrong.Field
+		if at != "" {
+			at = "/" + strings.ReplaceAll(at, ".", "/") + ": "
+		}
+		got, digits, _ := strings.Cut(wrong.Value, " ")
+		if wanted := jsonWanted(wrong.Type); wanted != standardKinds[got] {
+			return fmt.Errorf("%sexpected %s, got %s", at, wanted, standardKinds[got])
+		}
+		return fmt.Errorf("%sexpected a whole number of %d bits, got %s", at, wrong.Type.Bits(), digits)
+	}
+	if member, unknown := strings.CutPrefix(fmt.Sprint(err), "json: unknown field "); unknown {
+		return fmt.Errorf("there is no member %s", member)
+	}
+	var noTime *time.ParseError
+	if errors.As(err, &noTime) {
+		return fmt.Errorf("expected a time such as 2026-01-31T12:30:00Z, got %q", noTime.Value)
+	}
 	var e *json.SemanticError
 	kind := ""
 	if errors.As(err, &e) && e.Err == nil && e.GoType != nil {
@@ -29,6 +53,9 @@ func JSON(err error) error {
 	}
 	return fmt.Errorf("%sexpected %s, got %s", at, jsonWanted(e.GoType), kind)
 }
+
+// standardKinds are the kinds of values by what encoding/json calls them.
+var standardKinds = map[string]string{"bool": "true or false", "string": "a string", "number": "a number", "object": "an object", "array": "an array"}
 
 func jsonKind(k jsontext.Kind) string {
 	switch k {
@@ -51,6 +78,9 @@ func jsonKind(k jsontext.Kind) string {
 func jsonWanted(t reflect.Type) string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
+	}
+	if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+		return "a string"
 	}
 	switch t.Kind() {
 	case reflect.Struct, reflect.Map:

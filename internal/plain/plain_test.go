@@ -1,10 +1,12 @@
 package plain
 
 import (
+	standard "encoding/json"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"go.yaml.in/yaml/v3"
@@ -81,5 +83,49 @@ func TestJSON(t *testing.T) {
 	}
 	if err := JSON(nil); err != nil {
 		t.Errorf("no error became %v", err)
+	}
+}
+
+// A mark is a string in JSON, whatever it is in Go.
+type mark [2]byte
+
+func (m *mark) UnmarshalText(text []byte) error { copy(m[:], text); return nil }
+
+func TestStandardJSON(t *testing.T) {
+	type inner struct {
+		Mark *mark `json:"mark"`
+	}
+	type outer struct {
+		Name  string    `json:"name"`
+		Mask  uint16    `json:"mask"`
+		On    *bool     `json:"on"`
+		At    time.Time `json:"at"`
+		List  []string  `json:"list"`
+		Inner inner     `json:"inner"`
+	}
+	for text, want := range map[string]string{
+		`[]`:                       "expected an object, got an array",
+		`3`:                        "expected an object, got a number",
+		`{"name":{}}`:              "/name: expected a string, got an object",
+		`{"name":2.1}`:             "/name: expected a string, got a number",
+		`{"on":"yes"}`:             "/on: expected true or false, got a string",
+		`{"mask":true}`:            "/mask: expected a number, got true or false",
+		`{"mask":70000}`:           "/mask: expected a whole number of 16 bits, got 70000",
+		`{"mask":1.5}`:             "/mask: expected a whole number of 16 bits, got 1.5",
+		`{"list":"a"}`:             "/list: expected an array, got a string",
+		`{"inner":{"mark":[1,2]}}`: "/inner/mark: expected a string, got an array",
+		`{"at":"yesterday"}`:       `expected a time such as 2026-01-31T12:30:00Z, got "yesterday"`,
+		`{"nam":"a"}`:              `there is no member "nam"`,
+	} {
+		dec := standard.NewDecoder(strings.NewReader(text))
+		dec.DisallowUnknownFields()
+		var v outer
+		if err := JSON(dec.Decode(&v)); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	var v outer
+	if err := standard.Unmarshal([]byte(`{"at":3}`), &v); err == nil || JSON(err) != err {
+		t.Errorf("%v became %v", err, JSON(err))
 	}
 }

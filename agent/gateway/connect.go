@@ -72,12 +72,19 @@ func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
 	}
 	cmd.Stdout = child
 	cmd.WaitDelay = grace
-	if err := cmd.Start(); err != nil {
+	started, exited := make(chan error), make(chan error, 1)
+	go func() {
+		endWithThis(cmd)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			exited <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Command, err), stdin.Close(), stdout.Close(), child.Close())
 	}
 	_ = child.Close() // the process has it
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
 	stop := func() error {
 		_ = stdin.Close()
 		defer func() { _ = stdout.Close() }()

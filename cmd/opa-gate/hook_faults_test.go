@@ -50,20 +50,8 @@ func newAgent(t *testing.T, light bool) *fakeAgent {
 	if err := os.MkdirAll(bin, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	gate := filepath.Join(bin, "opa-gate")
-	if err := os.Link(self, gate); err != nil { // the test's program is opa-gate under that name
-		copied, err := os.ReadFile(self)
-		if err == nil {
-			err = os.WriteFile(gate, copied, 0o700)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	asProgram(t, gate)
 	if light {
 		build := exec.Command("go", "build", "-o", filepath.Join(bin, "opa-gate-hook"), "../opa-gate-hook")
 		if out, err := build.CombinedOutput(); err != nil {

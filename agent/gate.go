@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -303,6 +304,8 @@ func (g *Gate) policy(r *Request, t Tool, p capability.Profile, arguments map[st
 	switch {
 	case len(t.Set) > 0:
 		changed := maps.Clone(arguments)
+		fixed := slices.Collect(maps.Keys(t.Set))
+		maps.DeleteFunc(changed, func(name string, _ json.RawMessage) bool { return isVariant(name, fixed) })
 		maps.Copy(changed, t.Set)
 		text, err := json.Marshal(changed)
 		if err != nil {
@@ -313,6 +316,12 @@ func (g *Gate) policy(r *Request, t Tool, p capability.Profile, arguments map[st
 		out.Transform = capability.Transform{Kind: capability.InjectContext, Note: t.Note}
 	}
 	return out, nil
+}
+
+// isVariant reports whether a name is one of some names but for its case. A server
+// that reads arguments without regard to case takes the one for the other.
+func isVariant(name string, of []string) bool {
+	return !slices.Contains(of, name) && slices.ContainsFunc(of, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // check bounds a request and takes its arguments apart. It is as strict as the

@@ -126,6 +126,10 @@ set = {big = 9007199254740993, gone = false}
 	if v := decide(t, g, agent.Request{Tool: "S", Arguments: json.RawMessage(`{"gone": true, "n": 1e400}`)}); v.Outcome.Kind != capability.Modify || string(v.Outcome.Arguments) != `{"big":9007199254740993,"gone":false,"n":1e400}` {
 		t.Errorf("%s", v.Outcome.Arguments)
 	}
+	// A server that minds no case would take GONE for gone.
+	if v := decide(t, g, agent.Request{Tool: "S", Arguments: json.RawMessage(`{"GONE": true, "big": 1, "Big": 2, "bi": 3}`)}); string(v.Outcome.Arguments) != `{"bi":3,"big":9007199254740993,"gone":false}` {
+		t.Errorf("%s", v.Outcome.Arguments)
+	}
 	if v := decide(t, g, agent.Request{Tool: "WebFetch"}); v.Outcome.Kind != capability.Escalate {
 		t.Errorf("the base does not grant it: %+v", v.Outcome)
 	}
@@ -314,6 +318,8 @@ func TestSandbox(t *testing.T) {
 		"no root":         {Arguments: json.RawMessage(`{"file_path":"/a"}`)},
 		"a relative root": {Root: "root", Arguments: json.RawMessage(`{"file_path":"a"}`)},
 		"no text":         {Root: root, Arguments: json.RawMessage(`{"file_path":["a"]}`)},
+		"another case":    {Root: root, Arguments: json.RawMessage(`{"File_Path":"a"}`)},
+		"in two cases":    {Root: root, Arguments: json.RawMessage(`{"file_path":"a","FILE_PATH":"/etc/passwd"}`)},
 	} {
 		r.Tool = "Write"
 		if v := decide(t, g, r); !v.Asks() {

@@ -30,6 +30,11 @@ func (g *Gate) inSandbox(r *Request, names []string, arguments map[string]json.R
 	if dir == "" {
 		dir = r.Root
 	}
+	for name := range arguments {
+		if isVariant(name, names) {
+			return false
+		}
+	}
 	for _, name := range names {
 		raw, given := arguments[name]
 		if !given || string(raw) == "null" {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/skill"
 	"github.com/opa-gate/opa-gate/wire"
 )
@@ -149,6 +150,7 @@ func evilPolicies(t *testing.T) *evaluator.Evaluator {
 
 // What one command is let do is found, with a document that decide answers so.
 func TestVerifyFindsWhatArgumentsDo(t *testing.T) {
+	race.SkipSlow(t)
 	e := evilPolicies(t)
 	v := &verifier{evaluator: e, survey: &evaluator.Survey{}, answers: asked(e), kinds: []int{}, requests: []skill.Request{}, named: true, opts: &VerifyOptions{Native: true}}
 	got, err := v.verify(t.Context())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // An author's own invariants: one that holds, one that a call breaks, one that a
@@ -370,6 +371,7 @@ bad if input.call.tool.name == "x"`, tools: []string{"x"}, samples: []string{"xx
 // An invariant that some calls break is shown to be broken, or what it looks at is
 // named.
 func TestVerifyMeetsWhatInvariantsLookFor(t *testing.T) {
+	race.SkipSlow(t)
 	tests := map[string]struct {
 		condition, document string
 	}{

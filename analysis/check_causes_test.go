@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // One thing that is wrong is told once, where it is wrong, however many documents show it
@@ -81,6 +82,7 @@ func checkReplace(t *testing.T, dir, name, from, to string) {
 
 // A rule that takes too much is found where it is, and check ends.
 func TestCheckEndsWhatTakesTooMuch(t *testing.T) {
+	race.SkipSlow(t)
 	for name, condition := range map[string]string{
 		"a built-in": "count(numbers.range(1, 100000000)) == 3",
 		"a loop":     "count([1 | some i in numbers.range(1, 4000); some j in numbers.range(1, 4000); i == j]) == 3",

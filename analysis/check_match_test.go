@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // Comparisons of what can never be equal: OPA calls each of them a match error, and nothing
 // else.
 func TestCheckSaysWhatIsNeverEqual(t *testing.T) {
+	race.SkipSlow(t)
 	for condition, want := range map[string][]string{
 		`input.tool.origin == null`:    {"input.tool.origin is never null", "null in a document counts as left out", "not input.tool.origin"},
 		`null == input.tool.origin`:    {"input.tool.origin is never null", "not input.tool.origin"},

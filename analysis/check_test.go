@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // checkEdit replaces the one occurrence of a text in a file of a working copy.
@@ -375,6 +376,7 @@ func TestCheckNamesConflictingRules(t *testing.T) {
 }
 
 func TestCheckAllows(t *testing.T) {
+	race.SkipSlow(t)
 	dir := initCopy(t)
 	checkEdit(t, dir, callRego, "asks_for_person if input.policy.requires_human == true", "asks_for_person if time.now_ns() > 5")
 	if r := runCheck(t, dir, &analysis.CheckOptions{Allow: []string{"time.now_ns"}}); len(r.Findings) > 0 {

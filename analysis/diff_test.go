@@ -11,6 +11,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -265,6 +266,7 @@ func agrees(t *testing.T, e *evaluator.Evaluator, p minimalPolicy, c *capability
 
 // Rows tell a member that is left out from others only where the answers do.
 func TestRowsOfLeftOutMembers(t *testing.T) {
+	race.SkipSlow(t)
 	leaves := func(m capability.Members) func(c *capability.Call) bool {
 		return func(c *capability.Call) bool { return c.LeftOut.Has(m) }
 	}
@@ -358,6 +360,7 @@ func TestDiffOfFaultsEqualsBruteForce(t *testing.T) {
 
 // A name in a grant that nobody can be granted begins to count.
 func TestDiffOfNamesThatGrantNothing(t *testing.T) {
+	race.SkipSlow(t)
 	old := opened(t, workingCopy(t))
 	new := opened(t, workingCopy(t, edit{inGrant, "sum({facts.grantable[name]", "sum({facts.bit[name]"}))
 	none := &evaluator.Survey{}
@@ -451,10 +454,12 @@ func TestDiffRows(t *testing.T) {
 	input.policy.veto
 } else := ok
 `)
-	got, err := Diff(context.Background(), old, new, nil)
+	var progress steps
+	got, err := Diff(context.Background(), old, new, &DiffOptions{Progress: progress.tell(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	progress.ended(t, surveyWeight, surveyWeight, compareCallsWeight, rowsWeight, skillsWeight, matrixWeight)
 	origin := 427680 / 10
 	want := []Change{
 		{Kind: "call", Direction: Widening, From: "escalate", To: "allow", Inputs: origin / 2,

@@ -10,6 +10,7 @@ import (
 	"github.com/opa-gate/opa-gate/analysis"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -30,6 +31,7 @@ func explainNearest(x *analysis.Explanation) string {
 }
 
 func TestExplainNearestCalls(t *testing.T) {
+	race.SkipSlow(t)
 	e := explainOpen(t, explainPolicies(t))
 	tests := []struct{ name, doc, want string }{
 		{"allowed", `{"tool": {"name": "x", "origin": "fetcher"}, "taint": "clean"}`,

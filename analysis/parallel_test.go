@@ -102,25 +102,3 @@ func TestInParallel(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
-
-// The progress of the whole goes through every phase.
-func TestProgressOfEveryPhase(t *testing.T) {
-	heavy(t)
-	e := minimal(t, "decision := ok\n", "gate/invariants.rego", `# METADATA
-# schemas:
-#   - input: schema.invariant
-package gate.invariants
-
-breach contains "m" if input.decision.outcome == "deny"
-`)
-	var verified, compared steps
-	if _, err := Verify(t.Context(), e, &VerifyOptions{Progress: verified.tell(t)}); err != nil {
-		t.Fatal(err)
-	}
-	verified.ended(t, surveyWeight, callsWeight, redeclarationWeight, skillsWeight, taintWeight, authoredWeight, skillsWeight)
-	other := minimal(t, "decision := object.union(ok, {\"reason\": \"x\"}) if input.taint == \"clean\"\n\nelse := ok\n")
-	if _, err := Diff(t.Context(), e, other, &DiffOptions{Progress: compared.tell(t)}); err != nil {
-		t.Fatal(err)
-	}
-	compared.ended(t, surveyWeight, surveyWeight, compareCallsWeight, rowsWeight, skillsWeight, matrixWeight)
-}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/analysis"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 func runTests(t *testing.T, dir string, opts *analysis.TestOptions) *analysis.TestReport {
@@ -43,6 +44,7 @@ const (
 )
 
 func TestTestOfACopy(t *testing.T) {
+	race.SkipSlow(t)
 	r := runTests(t, initCopy(t), nil)
 	if !r.OK() || len(r.Tests) < 85 {
 		t.Errorf("%d tests, OK is %v", len(r.Tests), r.OK())
@@ -101,6 +103,7 @@ var testFailures = map[string]struct {
 }
 
 func TestTestExplainsFailures(t *testing.T) {
+	race.SkipSlow(t)
 	dir := initCopy(t)
 	order := []string{}
 	text := "package gate.more_test\n\nimport data.gate.call_test.decide\nimport data.gate.call_test.document\nimport data.gate.call_test.tainted\nimport data.gate.call_test.with_policy\n"

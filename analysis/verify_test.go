@@ -258,10 +258,18 @@ func TestVerifyTakesNoConstantForACopy(t *testing.T) {
 // many inputs, and the smallest of them.
 func TestVerifyCountsBreaches(t *testing.T) {
 	heavy(t)
-	v, err := Verify(t.Context(), minimal(t, "decision := ok\n"), nil)
+	var progress steps
+	v, err := Verify(t.Context(), minimal(t, "decision := ok\n", "gate/invariants.rego", `# METADATA
+# schemas:
+#   - input: schema.invariant
+package gate.invariants
+
+breach contains "m" if input.decision.outcome == "inject_context" # which none is
+`), &VerifyOptions{Progress: progress.tell(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	progress.ended(t, surveyWeight, callsWeight, redeclarationWeight, skillsWeight, taintWeight, authoredWeight, skillsWeight)
 	if v.Calls != 427680 || v.Skills != 9504 || v.OK() || len(v.Incomplete) != 0 {
 		t.Errorf("%d calls, %d skills, OK %v, incomplete %v", v.Calls, v.Skills, v.OK(), v.Incomplete)
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/opa-gate/opa-gate/bundle"
 	"github.com/opa-gate/opa-gate/evaluator"
 	"github.com/opa-gate/opa-gate/fixtures"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/policies"
 )
 
@@ -128,6 +129,7 @@ const wasmGap = "transforms.json: unicode"
 
 // Whatever is built answers the whole suite, in this program and in a stock OPA.
 func TestBuiltConforms(t *testing.T) {
+	race.SkipSlow(t)
 	for _, target := range []bundle.Target{bundle.TargetRego, bundle.TargetWasm, bundle.TargetPlan} {
 		for optimize := range 3 {
 			if target != bundle.TargetRego && optimize > 0 && (testing.Short() || target == bundle.TargetPlan) {

@@ -17,6 +17,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // editionOf makes an edition of data and policies.
@@ -144,6 +146,7 @@ func TestDeltaNeedsEqualPolicies(t *testing.T) {
 
 // TestDeltaOfAnything goes from one random document to the next.
 func TestDeltaOfAnything(t *testing.T) {
+	race.SkipSlow(t)
 	r := rand.New(rand.NewPCG(1, 2))
 	keys := []string{"a", "b", "c/d", "~e", "%f", "g h", "0", "1"}
 	var value func(depth int) any

@@ -69,6 +69,7 @@ func reaches(t *testing.T, opa *stockopa.Server, path string, input, want any) t
 
 // TestStockOPAGetsEdits shows how soon an edit of a file changes what an OPA decides.
 func TestStockOPAGetsEdits(t *testing.T) {
+	race.SkipSlow(t)
 	dir := policyDir(t)
 	r := serve(t, ServerOptions{Bundles: gateOf(dir)})
 	opa := stockopa.Start(t, configFor(r.url, waits30, ""))

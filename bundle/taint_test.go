@@ -9,12 +9,14 @@ import (
 	"github.com/opa-gate/opa-gate/bundle"
 	"github.com/opa-gate/opa-gate/capability"
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/optional"
 	"github.com/opa-gate/opa-gate/policies"
 )
 
 // The rules on taint are no entrypoints, and come along however a bundle of Rego is optimized.
 func TestBuildKeepsTheRulesOnTaint(t *testing.T) {
+	race.SkipSlow(t)
 	steering, err := optional.FS(optional.Steering)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // Names without end: tools get tables of their own until the bounds are
@@ -34,6 +35,7 @@ func TestBoundsOfTables(t *testing.T) {
 
 // Answers without end: they are kept until there is no room for more.
 func TestBoundsOfAnswers(t *testing.T) {
+	race.SkipSlow(t)
 	e := engineOf(t, `decision := object.union(ok, {"reason": text})
 text := concat("", [concat("", [input.tool.origin, d, input.taint, long]) | some d in input.grant.base])
 long := concat("", [input.tool.name | some i in numbers.range(1, 4000)])

@@ -105,6 +105,7 @@ func checkEdit(t *testing.T, seed uint64) (compiles bool, stats Stats) {
 
 // Whatever people edit into the policies, an evaluator answers as OPA does.
 func TestRandomEdits(t *testing.T) {
+	race.SkipSlow(t)
 	want := int64(1000)
 	if testing.Short() || race.Enabled {
 		want = 60

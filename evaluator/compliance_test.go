@@ -16,6 +16,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/util"
 
 	"github.com/opa-gate/opa-gate/evaluator/internal/symbolic"
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 // oneRule is the form of the queries that ask for a rule's value.
@@ -24,6 +25,7 @@ var oneRule = regexp.MustCompile(`^(data(?:\.\w+|\["[^"]*"\])+) = x$`)
 // OPA's own cases: whatever following the plan has an answer to, it is OPA's,
 // and it has none where OPA fails.
 func TestPlansAreFaithful(t *testing.T) {
+	race.SkipSlow(t)
 	counts := map[string]int{}
 	err := fs.WalkDir(testdata.V1, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".yaml") {

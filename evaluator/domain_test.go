@@ -103,6 +103,7 @@ func embedded(t testing.TB) *Evaluator {
 }
 
 func TestDomainHasNoCellTwice(t *testing.T) {
+	race.SkipSlow(t)
 	if n := (9 + 1) * annotations * domainBases * 2 * 2 * 2 * 2 * 3; n != domainSize {
 		t.Fatalf("the coordinates multiply to %d, want %d", n, domainSize)
 	}

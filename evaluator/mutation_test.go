@@ -223,6 +223,7 @@ func decidedCases(t testing.TB) fixtures.Suite {
 
 // The whole suite on each way there is to ask.
 func TestConformance(t *testing.T) {
+	race.SkipSlow(t)
 	e := embedded(t)
 	for name, judge := range map[string]fixtures.Judge{
 		"native": Documents{Native{}}, "opa": Documents{e.Interpreter()}, "both": Documents{Both(Native{}, e.Interpreter())},

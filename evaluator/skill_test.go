@@ -7,12 +7,14 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/opa-gate/opa-gate/internal/race"
 	"github.com/opa-gate/opa-gate/skill"
 )
 
 // Parity of the skill domain: every boolean, source, tier and verdict, with
 // counters at each boundary that a rule turns on.
 func TestSkillParity(t *testing.T) {
+	race.SkipSlow(t)
 	const top = math.MaxUint64
 	counts := [][2]uint64{ // successes, failures
 		{0, 0}, {0, 2}, {0, 3}, {1, 3}, {1, 4}, {5, 7}, {5, 8}, {top, top}, {top, 0}, {0, top},

@@ -23,7 +23,7 @@ func ParseMark(text string) (Mark, error) {
 		err = m.Hash.UnmarshalText([]byte(hash))
 	}
 	if !ok || err != nil || n < 0 {
-		return Mark{}, fmt.Errorf("%w: expected a head as NUMBER:HASH, as an audit prints it, got %.100q", ErrInvalid, text)
+		return Mark{}, askedf("expected a head as NUMBER:HASH, as an audit prints it, got %.100q", text)
 	}
 	return m, nil
 }

@@ -78,7 +78,7 @@ func (c *Config) Keys() (*Keyring, error) {
 func DefaultKeyFile() (string, error) {
 	dir := os.Getenv("XDG_CONFIG_HOME")
 	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
 			return "", fmt.Errorf("%w: there is no home directory for the user's key: %w", ErrKey, err)
 		}

@@ -46,13 +46,16 @@ const (
 
 // update locks the head, which is one row that every writer takes first.
 func (db *database) update(ctx context.Context, f func(w writer) error) (err error) {
-	for _, query := range []string{lockHead, setHead, putEntry} {
-		if _, err := db.writing.stmt(ctx, query); err != nil {
-			return unavailable(err)
+	var tx *sql.Tx
+	if err := patiently(ctx, func() (err error) {
+		for _, query := range []string{lockHead, setHead, putEntry} {
+			if _, err := db.writing.stmt(ctx, query); err != nil {
+				return err
+			}
 		}
-	}
-	tx, err := db.writes.BeginTx(ctx, nil)
-	if err != nil {
+		tx, err = db.writes.BeginTx(ctx, nil)
+		return err
+	}); err != nil {
 		return unavailable(err)
 	}
 	defer func() {

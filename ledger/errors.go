@@ -20,7 +20,7 @@ var (
 	ErrForeign = errors.New("not a ledger")
 	// ErrDamaged: an entry cannot be what was recorded.
 	ErrDamaged = errors.New("the ledger is damaged")
-	// ErrInvalid: what was to be recorded breaks a rule or a bound.
+	// ErrInvalid: what was to be recorded, or is asked for, breaks a rule or a bound.
 	ErrInvalid = errors.New("cannot be recorded")
 	// ErrNotFound: there is no such escalation.
 	ErrNotFound = errors.New("there is no such escalation")
@@ -67,6 +67,18 @@ func (e *DecidedError) Error() string {
 
 // Is makes e match ErrDecided.
 func (e *DecidedError) Is(target error) bool { return target == ErrDecided }
+
+// An askedError is an ErrInvalid about what is asked for. Nothing was to be
+// recorded, and so its text does not say that it cannot be.
+type askedError string
+
+func (e askedError) Error() string { return string(e) }
+
+// Is makes e match ErrInvalid.
+func (e askedError) Is(target error) bool { return target == ErrInvalid }
+
+// askedf is the error for what is asked for and cannot be.
+func askedf(format string, args ...any) error { return askedError(fmt.Sprintf(format, args...)) }
 
 // unavailable says of an error of a database what it means for a ledger.
 func unavailable(err error) error {

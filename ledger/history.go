@@ -45,9 +45,9 @@ type Page struct {
 func (l *Ledger) Escalations(ctx context.Context, f Filter) (*Page, error) {
 	switch {
 	case f.Limit < 0 || f.Limit > MaxPage:
-		return nil, fmt.Errorf("%w: expected a page of at most %d escalations, got %d", ErrInvalid, MaxPage, f.Limit)
+		return nil, askedf("expected a page of at most %d escalations, got %d", MaxPage, f.Limit)
 	case len(f.Text) > maxText:
-		return nil, fmt.Errorf("%w: expected a text to look for of at most %d bytes", ErrInvalid, maxText)
+		return nil, askedf("expected a text to look for of at most %d bytes", maxText)
 	case f.Limit == 0:
 		f.Limit = 50
 	}
@@ -184,7 +184,7 @@ func (l *Ledger) Find(ctx context.Context, prefix string) (string, error) {
 	defer cancel()
 	prefix = strings.ToLower(prefix)
 	if prefix == "" {
-		return "", fmt.Errorf("%w: %w: expected an id, or how it begins", ErrNotFound, ErrInvalid)
+		return "", fmt.Errorf("%w: %w", ErrNotFound, askedf("expected an id, or how it begins"))
 	}
 	if exact, err := l.store.ref(ctx, prefix); err != nil || len(exact) > 0 && exact[0].Kind == kindFiled {
 		return prefix, err

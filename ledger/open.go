@@ -71,7 +71,7 @@ func openStore(ctx context.Context, name string) (store, error) {
 	case scheme == "postgres" || scheme == "postgresql":
 		return openPostgres(ctx, name, postgresSchema)
 	}
-	return nil, fmt.Errorf("%w: expected a file, sqlite:FILE, postgres://…, or memory: as the name of a ledger, got one with the scheme %q", ErrInvalid, scheme)
+	return nil, askedf("expected a file, sqlite:FILE, postgres://…, or memory: as the name of a ledger, got one with the scheme %q", scheme)
 }
 
 // DefaultPath is the file of the user's own ledger:
@@ -80,13 +80,23 @@ func openStore(ctx context.Context, name string) (store, error) {
 func DefaultPath() (string, error) {
 	dir := os.Getenv("XDG_STATE_HOME")
 	if !filepath.IsAbs(dir) { // to be ignored then, says the XDG specification
-		home, err := os.UserHomeDir()
+		home, err := homeDir()
 		if err != nil {
 			return "", fmt.Errorf("%w: there is no home directory for the user's ledger: %w", ErrUnavailable, err)
 		}
 		dir = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(dir, "opa-gate", "ledger.db"), nil
+}
+
+// homeDir is the user's home. A relative one would be another folder for each
+// working directory, and what was recorded in one would be unknown in the next.
+func homeDir() (string, error) {
+	home, err := os.UserHomeDir()
+	if err == nil && !filepath.IsAbs(home) {
+		err = fmt.Errorf("expected an absolute path, got %q", home)
+	}
+	return home, err
 }
 
 // Redacted is a name for [Open] as it may be shown: without a password.

@@ -46,7 +46,7 @@ const migrationLock = 0x6f70612d67617465
 func openPostgres(ctx context.Context, rawURL string, schema []string) (*database, error) {
 	config, err := pgx.ParseConfig(rawURL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: the URL of the PostgreSQL cannot be read; expected postgres://USER@HOST:PORT/DATABASE", ErrInvalid)
+		return nil, askedf("the URL of the PostgreSQL cannot be read; expected postgres://USER@HOST:PORT/DATABASE")
 	}
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 5 * time.Second

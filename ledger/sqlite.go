@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ func openSQLite(ctx context.Context, path string, schema []string) (*database, e
 		return nil, unavailable(err)
 	}
 	pool := func(mode string, connections int) (*sql.DB, error) {
-		name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_txlock=immediate&_pragma=busy_timeout(10000)&" +
+		name := url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "_txlock=immediate&" +
 			"_pragma=synchronous(FULL)&_pragma=cache_size(-16000)&" + mode}
 		db, err := sql.Open("sqlite", name.String())
 		if err != nil {
@@ -64,7 +65,7 @@ func openSQLite(ctx context.Context, path string, schema []string) (*database, e
 		db.SetConnMaxIdleTime(0)
 		return db, nil
 	}
-	writes, err := pool("mode=rw", 1)
+	writes, err := pool("mode=rw&_pragma=busy_timeout(0)", 1) // who writes waits in patiently
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func openSQLite(ctx context.Context, path string, schema []string) (*database, e
 		_ = writes.Close()
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	reads, err := pool("mode=rw&_pragma=query_only(1)", max(4, runtime.GOMAXPROCS(0)))
+	reads, err := pool("mode=rw&_pragma=query_only(1)&_pragma=busy_timeout(10000)", max(4, runtime.GOMAXPROCS(0)))
 	if err != nil {
 		_ = writes.Close()
 		return nil, err
@@ -130,7 +131,11 @@ func migrateSQLite(ctx context.Context, db *sql.DB, schema []string) error {
 	if version == len(schema) {
 		return nil
 	}
-	tx, err := db.BeginTx(ctx, nil) // nobody else from here on
+	var tx *sql.Tx
+	err := patiently(ctx, func() (err error) {
+		tx, err = db.BeginTx(ctx, nil) // nobody else from here on
+		return err
+	})
 	if err != nil {
 		return unavailable(err)
 	}
@@ -168,9 +173,12 @@ func corrupt(err error) bool {
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
 }
 
-// patiently tries again while others have the database.
+// patiently tries again while others have the database. SQLite's own wait grows to
+// a tenth of a second, in which a hundred others could have had it; and it has
+// those that came together try together.
 func patiently(ctx context.Context, f func() error) error {
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+	const first, longest = 250 * time.Microsecond, 4 * time.Millisecond
+	for wait := first; ; wait = min(2*wait, longest) {
 		err := f()
 		var e *sqlite.Error
 		if err == nil || !errors.As(err, &e) || e.Code()&0xff != sqlite3.SQLITE_BUSY {
@@ -179,7 +187,7 @@ func patiently(ctx context.Context, f func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(wait):
+		case <-time.After(wait/2 + rand.N(wait)):
 		}
 	}
 }

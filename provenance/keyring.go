@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/opa-gate/opa-gate/internal/plain"
 	"github.com/opa-gate/opa-gate/skill"
 )
 
@@ -166,7 +167,7 @@ func decodeYAML(text []byte, v any) error {
 		if errors.Is(err, io.EOF) {
 			return errors.New("it is empty")
 		}
-		return err
+		return plain.YAML(err)
 	}
 	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return errors.New("expected one YAML document, got more")

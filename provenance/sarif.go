@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // Bounds of a scanner's report.
@@ -134,7 +136,7 @@ func ReadReport(in io.Reader) (*Report, error) {
 	}
 	var log sarifLog
 	if err := json.Unmarshal(text, &log); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReport, err)
+		return nil, fmt.Errorf("%w: %w", ErrReport, plain.JSON(err))
 	}
 	switch {
 	case log.Version != "2.1.0":

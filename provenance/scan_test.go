@@ -91,6 +91,20 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// What stands in the signature's place and is none is a file of the skill like any
+// other: a report that lists it with its hash covers it, and one with another hash
+// is about another version.
+func TestStatesWithAFileInTheSignaturesPlace(t *testing.T) {
+	dir := files{"pdf/SKILL.md": "# PDF\n", "pdf/" + SignatureFile: "no signature"}.write(t)
+	for text, want := range map[string]ScanState{"no signature": Current, "another text": Stale} {
+		report := sarif(results(), listed(files{"pdf/SKILL.md": "# PDF\n", "pdf/" + SignatureFile: text}))
+		scan := scanOf(t, report, Scope{Folder: filepath.Join(dir, "pdf"), Base: dir, Min: Low})
+		if scan.State != want {
+			t.Errorf("listed with the hash of %q: got %+v, want %v", text, scan, want)
+		}
+	}
+}
+
 // Where a finding is, as a report of the whole folder and as one of the skill
 // alone says it; and whether it counts for pdf.
 func TestPlaces(t *testing.T) {

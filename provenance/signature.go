@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // SignatureFile is the file in a skill's folder that has its signature. It is
@@ -115,7 +117,7 @@ func parseSignature(text []byte) (*claim, error) {
 	}
 	var s signature
 	if err := json.Unmarshal(text, &s, json.RejectUnknownMembers(true)); err != nil {
-		return fail("it is not what skill sign writes: %w", err)
+		return fail("it is not what skill sign writes: %w", plain.JSON(err))
 	}
 	if s.Format != signatureFormat {
 		return fail("expected the format %q, got %q", signatureFormat, cut(s.Format))

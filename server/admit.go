@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/evaluator"
 	"github.com/opa-gate/opa-gate/ledger"
 	"github.com/opa-gate/opa-gate/skill"
 	"github.com/opa-gate/opa-gate/wire"
@@ -134,31 +135,17 @@ func callOfAdmission(doc, answer []byte) (call, decision []byte) {
 func (g *gate) skillWith(l skill.Ledger) route {
 	r := skillRoute
 	r.decide = func(p *policies, ctx context.Context, doc []byte) ([]byte, error) {
-		q, err := wire.ParseSkill(doc)
+		q, err := wire.ParseUndecidedSkill(doc)
 		if err != nil {
 			return nil, err
 		}
-		if q.Approval != skill.NoVerdict {
-			return nil, &wire.Error{Kind: wire.Invalid, Line: 1, Pointer: "/approval",
-				Expected: "no approval, because it is looked up in the ledger", Got: q.Approval.String()}
-		}
-		a, err := p.documents.Engine.Skill(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		if a.Outcome != skill.Deny {
-			return a.MarshalJSON()
-		}
-		verdict, err := skill.LastVerdict(ctx, l, skill.Fingerprint(q.Skill, q.Requested))
-		if err != nil {
+		a, err := evaluator.DecideSkill(ctx, p.documents.Engine, l, q)
+		if errors.Is(err, evaluator.ErrLedger) {
 			g.complain("A skill that was denied could not be looked up: %v", err)
 			return nil, &unsettled{problem{Message: errLedger.Error()}.text(), errLedger}
 		}
-		if verdict != skill.NoVerdict {
-			q.Approval = verdict
-			if a, err = p.documents.Engine.Skill(ctx, q); err != nil {
-				return nil, err
-			}
+		if err != nil {
+			return nil, err
 		}
 		return a.MarshalJSON()
 	}

@@ -92,9 +92,17 @@ func TestAdmit(t *testing.T) {
 // does not goes on.
 func TestAdmitWithoutLedger(t *testing.T) {
 	s, l, token := staffed(t, local())
+	health := func(want string) {
+		t.Helper()
+		if status, body := s.send(t, "GET", "/v1/gate/health", "", ""); status != 200 || !strings.Contains(body, `"ready": true`) || !strings.Contains(body, want) {
+			t.Errorf("health, %d: %s; want %s", status, body, want)
+		}
+	}
+	health(`"available": true`)
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	health(`"available": false`)
 	status, body := s.send(t, "POST", "/v1/gate/admit", "", admission)
 	if status != 503 || !strings.Contains(body, `"outcome":"escalate"`) || !strings.Contains(body, `"error":"`) || strings.Contains(body, `"allow"`) {
 		t.Errorf("status %d: %s", status, body)

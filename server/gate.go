@@ -15,6 +15,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 
 	"github.com/opa-gate/opa-gate/evaluator"
+	"github.com/opa-gate/opa-gate/ledger"
 )
 
 // policies are one state of OPA's store that decides.
@@ -56,6 +57,7 @@ type gate struct {
 	now          func() time.Time
 	log          func(format string, args ...any) // of what happens to policies
 	complain     func(format string, args ...any) // of what goes wrong with them
+	ledger       *ledger.Ledger                   // nil: there is none
 
 	active atomic.Pointer[policies]
 	first  chan struct{} // closed once there are policies

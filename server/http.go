@@ -254,8 +254,29 @@ func write(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // who does not read an answer has none
 }
 
+// ledgerPatience is how long the ledger may take to show that it is there.
+const ledgerPatience = 2 * time.Second
+
+// ledgerHealth asks the ledger for its last entry; it is nil if there is no ledger.
+// Calls that need nobody are decided without one, so it is no part of being ready.
+func (g *gate) ledgerHealth(ctx context.Context) *ledgerReport {
+	if g.ledger == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ledgerPatience)
+	defer cancel()
+	_, _, err := g.ledger.Head(ctx)
+	return &ledgerReport{Available: err == nil}
+}
+
+// A ledgerReport is what anybody may know of the ledger: why it is away, the log
+// says where somebody is refused for it.
+type ledgerReport struct {
+	Available bool `json:"available"`
+}
+
 // health answers whether the gate decides, and from what.
-func (g *gate) health(w http.ResponseWriter, _ *http.Request) {
+func (g *gate) health(w http.ResponseWriter, req *http.Request) {
 	p := g.active.Load()
 	why := g.unavailable(p)
 	state := struct {
@@ -265,7 +286,8 @@ func (g *gate) health(w http.ResponseWriter, _ *http.Request) {
 		Since    time.Time         `json:"since,omitzero"`
 		Bundles  map[string]report `json:"bundles,omitempty"` // that OPA fetches
 		Refused  *refusal          `json:"refused,omitempty"` // the last change, if it was
-	}{Ready: why == "", Reason: why}
+		Ledger   *ledgerReport     `json:"ledger,omitempty"`
+	}{Ready: why == "", Reason: why, Ledger: g.ledgerHealth(req.Context())}
 	if p != nil {
 		state.Revision = map[string]string{}
 		for name, b := range p.bundles {

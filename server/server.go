@@ -209,6 +209,7 @@ func (s *Server) routes(l *ledger.Ledger) {
 	m.ExtraRoute("POST /v1/gate/call", "v1/gate/call", s.gate.handler(callRoute, e))
 	skills := skillRoute
 	if l != nil {
+		s.gate.ledger = l
 		skills = s.gate.skillWith(l)
 		s.withLedger(l, e)
 	}

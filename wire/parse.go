@@ -106,6 +106,20 @@ func ParseSkill(data []byte) (*skill.Request, error) {
 	return r, nil
 }
 
+// ParseUndecidedSkill is [ParseSkill] where a ledger tells what people decided: a
+// document that says it itself is refused.
+func ParseUndecidedSkill(data []byte) (*skill.Request, error) {
+	r, err := ParseSkill(data)
+	if err != nil {
+		return nil, err
+	}
+	if r.Approval != skill.NoVerdict {
+		return nil, &Error{Kind: Invalid, Line: 1, Pointer: "/approval",
+			Expected: "no approval, because it is looked up in the ledger", Got: r.Approval.String()}
+	}
+	return r, nil
+}
+
 // The four below read values that the schema has already bounded; a null or
 // missing one gives the zero value.
 

@@ -228,6 +228,30 @@ func TestParseCallRefuses(t *testing.T) {
 	}, func(data []byte) error { _, err := wire.ParseCall(data); return err })
 }
 
+// Where a ledger knows what people decided, a document that says it is refused,
+// whatever it says; one that does not is read as ever.
+func TestParseUndecidedSkill(t *testing.T) {
+	for in, refused := range map[string]bool{
+		`{"skill":"s","requested":"read_only"}`:                          false,
+		`{"skill":"s","requested":"read_only","approval":null}`:          false,
+		`{"skill":"s","requested":"read_only","approval":"approved"}`:    true,
+		`{"skill":"s","requested":"read_only","approval":"rejected"}`:    true,
+		`{"skill":"s","requested":"read_only","approval":"rejected","x"`: true,
+	} {
+		r, err := wire.ParseUndecidedSkill([]byte(in))
+		if (err != nil) != refused || (r == nil) != refused {
+			t.Errorf("%s: got %v, %v", in, r, err)
+		}
+		if want, wantErr := wire.ParseSkill([]byte(in)); !refused && (wantErr != nil || !reflect.DeepEqual(r, want)) {
+			t.Errorf("%s: got %v, as a plain document %v, %v", in, r, want, wantErr)
+		}
+	}
+	_, err := wire.ParseUndecidedSkill([]byte(`{"skill":"s","requested":"read_only","approval":"approved"}`))
+	if e := (*wire.Error)(nil); !errors.As(err, &e) || e.Kind != wire.Invalid || e.Pointer != "/approval" {
+		t.Errorf("got %v, want an error at /approval", err)
+	}
+}
+
 func TestParseSkillRefuses(t *testing.T) {
 	const schema = wire.Invalid
 	provenance := func(text string) string { return `{"skill":"s","requested":"read_only","provenance":{` + text + `}}` }

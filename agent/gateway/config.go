@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/plain"
 )
 
 // ErrConfig is wrapped by every error about what a configuration says.
@@ -161,26 +162,32 @@ func ParseConfig(file string, text []byte, lookup func(string) (string, bool)) (
 func decodeConfig(file string, text []byte, doc *configDocument) error {
 	switch ext := strings.ToLower(filepath.Ext(file)); ext {
 	case ".toml":
-		meta, err := toml.Decode(string(text), doc)
-		if err != nil {
+		var tree map[string]any
+		if _, err := toml.Decode(string(text), &tree); err != nil {
 			if e, ok := errors.AsType[toml.ParseError](err); ok {
 				return fmt.Errorf("line %d: %s", e.Position.Line, e.Message)
 			}
 			return err
 		}
-		if unknown := meta.Undecoded(); len(unknown) > 0 {
-			return fmt.Errorf("there is no key %s", unknown[0])
+		// The decoder of TOML itself takes a number where a table has to be for nothing.
+		text, err := jsonv2.Marshal(tree)
+		if err != nil { // that is all that JSON cannot say
+			return errors.New("expected numbers that are finite")
 		}
-		return nil
+		return decodeJSON(text, doc)
 	case ".yaml", ".yml":
 		dec := yaml.NewDecoder(bytes.NewReader(text))
 		dec.KnownFields(true)
-		return dec.Decode(doc)
+		return plain.YAML(dec.Decode(doc))
 	case ".json":
-		return jsonv2.Unmarshal(text, doc, jsonv2.RejectUnknownMembers(true))
+		return decodeJSON(text, doc)
 	default:
 		return errors.New("the name tells no form; expected it to end in .toml, .yaml, .yml or .json")
 	}
+}
+
+func decodeJSON(text []byte, doc *configDocument) error {
+	return plain.JSON(jsonv2.Unmarshal(text, doc, jsonv2.RejectUnknownMembers(true)))
 }
 
 func (d serverDocument) config(name string, lookup func(string) (string, bool)) (ServerConfig, error) {

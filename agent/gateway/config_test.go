@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -96,11 +97,24 @@ func TestConfigErrors(t *testing.T) {
 		{"c.toml", "timeout = 5\nx = ?", "line 2"},
 		{"c.yaml", "mcpServers: {a: {command: x, owner: y}}", "owner"},
 		{"c.yaml", "mcpServers: {a: {command: x}, a: {command: y}}", "already"},
+		{"c.yaml", "servers: {}", "line 1: there is no member servers"},
+		{"c.yaml", "[]", "expected a mapping, got a list"},
+		{"c.json", "[]", "expected an object, got an array"},
+		{"c.json", one + `{"command": ["x"]}}}`, "/mcpServers/a/command: expected a string, got an array"},
+		{"c.json", one + `{"command": "x", "env": 3}}}`, "/mcpServers/a/env: expected an object, got a number"},
+		{"c.toml", "mcpServers.a = 3", "/mcpServers/a: expected an object, got a number"},
+		{"c.toml", "mcpServers = 3", "/mcpServers: expected an object, got a number"},
+		{"c.toml", "[mcpServers.a]\ncommand = \"x\"\nenv = 3", "/mcpServers/a/env: expected an object, got a number"},
+		{"c.toml", "[mcpServers.a]\ncommand = \"x\"\ncommand = \"y\"", "line 3"},
+		{"c.toml", "in_flight = nan", "finite"},
 		{"c.txt", "", "expected it to end in"},
 	} {
 		_, err := ParseConfig(tt.name, []byte(tt.text), lookupTest)
 		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), tt.name) {
 			t.Errorf("%s: got %v, want %q", tt.text, err, tt.want)
+		}
+		if err != nil && regexp.MustCompile(`gateway\.\w|\bGo\b|map\[|\[\]string`).MatchString(err.Error()) {
+			t.Errorf("the words of Go are in the error %v", err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "the-secret") || strings.Contains(err.Error(), "user:pass")) {
 			t.Errorf("a secret is in the error %v", err)

@@ -37,10 +37,12 @@ func (s *session) dispatch(r *jsonrpc.Request) {
 	case concernsTools(r.Method):
 		s.refuse(r, jsonrpc.CodeMethodNotFound, fmt.Sprintf("the method %q is not known, and what concerns tools is not passed on unknown", r.Method))
 	default:
-		if !knownMethods[r.Method] {
-			s.logOnce("passing on a method that is not known", r.Method)
+		if knownMethods[r.Method] {
+			s.forward(up, r, nil)
+			return
 		}
-		s.forward(up, r, nil)
+		s.logOnce("passing on a method that is not known", r.Method)
+		s.forward(up, r, s.tainting(up, r.Method)) // nobody knows what its result carries
 	}
 }
 

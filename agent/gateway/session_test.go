@@ -143,6 +143,8 @@ func TestTaintsByOtherWays(t *testing.T) {
 		"resources/read": `{"uri":"fake://x"}`,
 		"prompts/get":    `{"name":"hello"}`,
 		"tasks/result":   `{"taskId":"unheard-of"}`,
+		"x/unknown":      `{}`,
+		"Resources/Read": `{"uri":"fake://x"}`, // a server may not mind the case
 	} {
 		t.Run(method, func(t *testing.T) {
 			b := newBench(t, "", fake("fake", "good", connector))

@@ -44,6 +44,12 @@ set = {a = 1}
 
 func newHandler(t *testing.T) (*hook.Handler, *ledger.Ledger) {
 	t.Helper()
+	return newHandlerAt(t, time.Now)
+}
+
+// newHandlerAt has a clock of its own.
+func newHandlerAt(t *testing.T, now func() time.Time) (*hook.Handler, *ledger.Ledger) {
+	t.Helper()
 	c, err := agent.ParseCatalogue("c.toml", []byte(catalogue))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +60,7 @@ func newHandler(t *testing.T) (*hook.Handler, *ledger.Ledger) {
 	}
 	keys := &ledger.Keyring{}
 	keys.Sign(key)
-	l, err := ledger.Open(t.Context(), "memory:", &ledger.Options{Keys: keys})
+	l, err := ledger.Open(t.Context(), "memory:", &ledger.Options{Keys: keys, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,4 +387,23 @@ func FuzzHandle(f *testing.F) {
 			t.Errorf("exit code %d", r.Exit)
 		}
 	})
+}
+
+// A call that nobody could approve is refused, and it is not the gate that is to be
+// looked at.
+func TestCannotBeApproved(t *testing.T) {
+	for name, input := range map[string]any{
+		"large": map[string]any{"a": strings.Repeat("x", ledger.MaxArguments)},
+		"deep":  json.RawMessage(strings.Repeat(`{"a":`, ledger.MaxDepth+1) + "1" + strings.Repeat("}", ledger.MaxDepth+1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newHandler(t)
+			start(t, h)
+			handle(t, h, call("WebFetch"))
+			r := handle(t, h, call("WebFetch", "tool_use_id", "t2", "tool_input", input))
+			if r.Exit != hook.ExitBlock || !strings.Contains(r.Stderr, "arguments that a person can approve") || strings.Contains(r.Stderr, "hook status") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -67,16 +68,19 @@ func withLedger(cmd *cobra.Command, flags *ledgerFlags, work func(ctx context.Co
 	return err
 }
 
-// localReviewer names the user of the operating system whom this process belongs
+// localUser names the user of the operating system whom this process belongs
 // to. Nothing that the user can set has a say in it.
-func localReviewer() string {
+var localUser = sync.OnceValue(func() string {
 	uid := strconv.Itoa(os.Getuid())
-	_ = os.Unsetenv("USER") // package user would believe it about a user that the system does not know
+	if name, set := os.LookupEnv("USER"); set { // package user would believe it about a user that the system does not know
+		_ = os.Unsetenv("USER")
+		defer func() { _ = os.Setenv("USER", name) }() // for the processes that this one starts
+	}
 	if u, err := user.LookupId(uid); err == nil && u.Username != "" {
 		return "local:" + u.Username
 	}
 	return "local:uid " + uid
-}
+})
 
 // oneID is the arguments of a command about one escalation.
 func oneID(cmd *cobra.Command, args []string) error {
@@ -86,7 +90,7 @@ func oneID(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// The words for how long it takes from now to a time.
+// inWords says how long it takes from one time to another, or how long ago that was.
 func inWords(from, to time.Time) string {
 	d := to.Sub(from)
 	switch {
@@ -116,7 +120,7 @@ func stamp(now, at time.Time) string {
 	return inWords(now, at) + " (" + at.Local().Format("2006-01-02 15:04:05 -07:00") + ")"
 }
 
-// whatNow is what a person reads who looks for something that is not there.
+// nothing is what a person reads who looks for something that is not there.
 func nothing(state string, filtered bool) string {
 	switch {
 	case filtered:

@@ -89,7 +89,7 @@ func showAudit(p *printer, a *ledger.Audit) {
 	if a.Sound() {
 		p.head(green, "sound", entries, "")
 	} else {
-		p.head(red, "broken", entries+" were read", "")
+		p.head(red, "broken", entries+" read", "")
 	}
 	if a.Broken != nil {
 		p.detail(fmt.Sprintf("entry %d", a.Broken.Seq), a.Broken.Problem)
@@ -170,7 +170,7 @@ Records about skills stay as they are, and are marked with who imported them.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			importer := localReviewer()
+			importer := localUser()
 			in, name, err := open(cmd, args)
 			if err != nil {
 				return err

@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"context"
 	"errors"
-	"os"
-	"strings"
 	"time"
 
-	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
 	"github.com/opa-gate/opa-gate/ledger"
@@ -79,7 +76,7 @@ lifetime is over. Whoever called is told the comment.`,
 }
 
 func (d *deciding) run(cmd *cobra.Command, ledgers *ledgerFlags, prefix string) error {
-	reviewer := localReviewer()
+	reviewer := localUser()
 	if d.decision.Lifetime == 0 { // which would mean the default
 		return errors.New("--lifetime: expected a time such as 30m, got 0")
 	}
@@ -108,12 +105,6 @@ func (d *deciding) run(cmd *cobra.Command, ledgers *ledgerFlags, prefix string) 
 	})
 }
 
-// asks tells whether a person sits in front of the command.
-func asks(cmd *cobra.Command) bool {
-	in, ok := cmd.InOrStdin().(*os.File)
-	return ok && isatty.IsTerminal(in.Fd())
-}
-
 // ask shows the call and asks whether it may pass. The error is exitCheck's if it
 // may not.
 func (d *deciding) ask(ctx context.Context, cmd *cobra.Command, e *ledger.Pending) (bool, error) {
@@ -128,18 +119,8 @@ func (d *deciding) ask(ctx context.Context, cmd *cobra.Command, e *ledger.Pendin
 	if err := p.Flush(); err != nil {
 		return false, err
 	}
-	answers := make(chan string, 1)
-	go func() { // a read cannot be interrupted
-		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case answer := <-answers:
-		if answer == "y" || answer == "yes" {
-			return true, nil
-		}
+	if yes, err := agreed(ctx, cmd); err != nil || yes {
+		return yes, err
 	}
 	complain(stderr, "not approved; it still waits")
 	return false, exit(exitCheck)
@@ -182,7 +163,7 @@ lets no call pass. What has passed has passed.`,
 		Example: `  opa-gate approvals withdraw wcle --comment "the release is out"`,
 		Args:    oneID,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by := localReviewer()
+			by := localUser()
 			ledgers.existing = true
 			return withLedger(cmd, ledgers, func(ctx context.Context, l *ledger.Ledger) error {
 				id, err := l.Find(ctx, args[0])

@@ -81,7 +81,7 @@ The last decision about a skill at a tier counts; the earlier ones stay in the
 ledger.`, what),
 		Example: fmt.Sprintf("  opa-gate approvals skill %s --skill pdf-tools --tier sandbox_edit --reason \"read every line\"", use),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			reviewer := localReviewer()
+			reviewer := localUser()
 			var err error
 			if r.Fingerprint, err = name.fingerprint(cmd, args); err != nil {
 				return err

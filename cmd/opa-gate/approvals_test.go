@@ -46,6 +46,18 @@ func TestInWords(t *testing.T) {
 	}
 }
 
+// A broken ledger is told with how much of it was read, be it one entry.
+func TestBrokenAudit(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 entries read", 1: "1 entry read", 2: "2 entries read"} {
+		var out bytes.Buffer
+		p := &printer{Writer: bufio.NewWriter(&out)}
+		showAudit(p, &ledger.Audit{Entries: n, Broken: &ledger.Fault{Seq: n + 1, Problem: "it is missing"}})
+		if err := p.Flush(); err != nil || !strings.Contains(out.String(), want+"\n") {
+			t.Errorf("%d: %q, %v, want %q", n, out.String(), err, want)
+		}
+	}
+}
+
 // Every capability has words for a person.
 func TestMeanings(t *testing.T) {
 	for _, d := range capability.Taxonomy() {
@@ -207,16 +219,7 @@ type ledgerWatch struct {
 // watching starts opa-gate approvals watch.
 func watching(t *testing.T, place, key string) *ledgerWatch {
 	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The test's binary is opa-gate if it is called so.
-	link := filepath.Join(t.TempDir(), "opa-gate")
-	if err := os.Symlink(exe, link); err != nil {
-		t.Fatal(err)
-	}
-	w := &ledgerWatch{cmd: exec.Command(link, "approvals", "watch", "--format", "json", "--ledger", place, "--key", key)}
+	w := &ledgerWatch{cmd: exec.Command(program(t), "approvals", "watch", "--format", "json", "--ledger", place, "--key", key)}
 	w.cmd.Stderr = &w.stderr
 	out, err := w.cmd.StdoutPipe()
 	if err != nil {

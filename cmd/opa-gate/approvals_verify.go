@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 	"time"
@@ -71,9 +72,13 @@ const maxTokenFile = 2 << 20
 
 // readToken reads an approval that stands on the command line, or in a file.
 func readToken(cmd *cobra.Command, args []string) (string, error) {
-	if len(args) == 1 && args[0] != "-" && strings.Count(args[0], ".") == 2 && !strings.ContainsAny(args[0], `/\`) {
-		if _, err := os.Stat(args[0]); err != nil { // a file is rarely called so
+	if len(args) == 1 && args[0] != "-" {
+		switch _, err := os.Stat(args[0]); {
+		case err == nil: // whatever it is called
+		case looksLikeToken(args[0]):
 			return args[0], nil
+		case errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("expected a signed approval or a file with one, got %.100q: there is no such file", args[0])
 		}
 	}
 	in, name, err := open(cmd, args)
@@ -89,6 +94,12 @@ func readToken(cmd *cobra.Command, args []string) (string, error) {
 		return "", fmt.Errorf("%s: expected a signed approval, of at most %d bytes", name, maxTokenFile)
 	}
 	return strings.TrimSpace(string(text)), nil
+}
+
+// looksLikeToken tells a signed approval, also one that was cut or broken, from the
+// name of a file: it has three parts, or begins as a JSON object does in base64.
+func looksLikeToken(arg string) bool {
+	return !strings.ContainsAny(arg, `/\`) && (strings.Count(arg, ".") == 2 || strings.HasPrefix(arg, "eyJ"))
 }
 
 // admissionOf reads the call of an admission document, and what it lacks now.

@@ -198,9 +198,11 @@ func TestHookFaults(t *testing.T) {
 			faultyLedger(t, a)
 			faultyLimits(t, a)
 			faultyInput(t, a)
+			faultyReader(t, a)
 			if light {
 				faultyResident(t, a)
 			}
+			faultyDisk(t, a, light)
 			faultyKills(t, a)
 			a.neverRuns("all is well again", "")
 			if runs, out := a.call("", "TaskList"); !runs {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/opa-gate/opa-gate/internal/race"
 )
 
 func TestMain(m *testing.M) {
@@ -21,6 +24,12 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOSTILE", "no\x1b[31mfile")
 			return nil
+		},
+		Condition: func(cond string) (bool, error) { // beside those of testscript
+			if cond != "race" {
+				return false, fmt.Errorf("there is no condition %q", cond)
+			}
+			return race.Enabled, nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits,

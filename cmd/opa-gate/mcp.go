@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -234,12 +233,4 @@ func (f *mcpFlags) serveHTTP(ctx context.Context, stderr io.Writer, g *gateway.G
 		return exit(exitInterrupted)
 	}
 	return err
-}
-
-// localUser is who runs this program: who answers a client's questions.
-func localUser() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
 }

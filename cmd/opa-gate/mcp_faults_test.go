@@ -233,7 +233,7 @@ func says(t *testing.T, what, line string, texts ...string) {
 // that was not on record, the server ends as well, and one that is started again
 // goes on with what is known of the conversation.
 func TestMCPKilled(t *testing.T) {
-	rounds := 12
+	rounds := 8
 	if testing.Short() {
 		rounds = 3
 	}

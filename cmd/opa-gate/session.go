@@ -2,18 +2,17 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/user"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/ledger"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -29,14 +28,12 @@ func newSession() *cobra.Command {
 	return cmd
 }
 
-// withSessions does work on the sessions of a ledger.
-func withSessions(cmd *cobra.Command, f *ledgerFlags, work func(*agent.Sessions) error) error {
-	l, err := f.open(cmd.Context())
-	if err != nil {
-		return err
-	}
-	err = work(&agent.Sessions{Log: agent.OnLedger(l)})
-	return errors.Join(err, l.Close())
+// withSessions does work on the sessions of a ledger, which has to be there. None
+// of it is signed.
+func withSessions(cmd *cobra.Command, f *ledgerFlags, work func(context.Context, *agent.Sessions) error) error {
+	return readLedger(cmd, f, func(ctx context.Context, l *ledger.Ledger) error {
+		return work(ctx, &agent.Sessions{Log: agent.OnLedger(l)})
+	})
 }
 
 func newSessionList() *cobra.Command {
@@ -49,8 +46,8 @@ func newSessionList() *cobra.Command {
 		Example: "  opa-gate session list --tainted --format json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withSessions(cmd, &l, func(s *agent.Sessions) error {
-				states, err := s.List(cmd.Context())
+			return withSessions(cmd, &l, func(ctx context.Context, s *agent.Sessions) error {
+				states, err := s.List(ctx)
 				if err != nil {
 					return err
 				}
@@ -75,8 +72,8 @@ func newSessionShow() *cobra.Command {
 		Example: "  opa-gate session show 5f0c7c1e-0a3b-4c57-9f52-3f1c1d1f6d2a",
 		Args:    oneSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withSessions(cmd, &l, func(s *agent.Sessions) error {
-				st, err := s.State(cmd.Context(), args[0])
+			return withSessions(cmd, &l, func(ctx context.Context, s *agent.Sessions) error {
+				st, err := s.State(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -105,12 +102,9 @@ user who runs this program. It shows what tainted the conversation, and asks.`,
 		Example: `  opa-gate session clear 5f0c7c1e-0a3b-4c57-9f52-3f1c1d1f6d2a --comment "our own pages"`,
 		Args:    oneSession,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			by, err := user.Current()
-			if err != nil {
-				return fmt.Errorf("the ledger keeps who clears a session, and that is not known here: %w", err)
-			}
-			return withSessions(cmd, &l, func(s *agent.Sessions) error {
-				st, err := s.State(cmd.Context(), args[0])
+			by := localUser()
+			return withSessions(cmd, &l, func(ctx context.Context, s *agent.Sessions) error {
+				st, err := s.State(ctx, args[0])
 				if err != nil {
 					return err
 				}
@@ -119,21 +113,23 @@ user who runs this program. It shows what tainted the conversation, and asks.`,
 					if _, err := fmt.Fprintln(out, wire.Printable(st.Describe())); err != nil {
 						return err
 					}
-					if in, ok := cmd.InOrStdin().(*os.File); !ok || !isTerminal(in) {
+					if !asks(cmd) {
 						return errors.New("nothing was cleared: there is no terminal to ask at; add --yes if you have read what came in")
 					}
 					if _, err := io.WriteString(out, "Have you read it, and is it no danger? [y/N] "); err != nil {
 						return err
 					}
-					answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-					if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+					switch yes, err := agreed(ctx, cmd); {
+					case err != nil:
+						return err
+					case !yes:
 						return errors.New("nothing was cleared")
 					}
 				}
-				if _, err := s.Clear(cmd.Context(), args[0], by.Username, comment); err != nil {
+				if _, err := s.Clear(ctx, args[0], by, comment); err != nil {
 					return err
 				}
-				_, err = fmt.Fprintf(out, "Session %s is clean; the ledger says that %s cleared it.\n", wire.Printable(args[0]), wire.Printable(by.Username))
+				_, err = fmt.Fprintf(out, "Session %s is clean; the ledger says that %s cleared it.\n", wire.Printable(args[0]), wire.Printable(by))
 				return err
 			})
 		},

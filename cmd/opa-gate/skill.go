@@ -80,35 +80,14 @@ func skillInput(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// decideSkill asks the engine, and if that denies, once more with what a person
-// decided. A ledger that is nil knows of no decisions.
-func decideSkill(ctx context.Context, engine evaluator.Engine, ledger skill.Ledger, r *skill.Request) (skill.Answer, error) {
-	a, err := engine.Skill(ctx, r)
-	if err != nil || ledger == nil || a.Outcome != skill.Deny {
-		return a, err
-	}
-	decided := *r
-	decided.Approval, err = skill.LastVerdict(ctx, ledger, skill.Fingerprint(r.Skill, r.Requested))
-	if err != nil {
-		return skill.Answer{}, fmt.Errorf("the ledger could not be asked about skill %q: %w", r.Skill, err)
-	}
-	if decided.Approval == r.Approval {
-		return a, nil
-	}
-	return engine.Skill(ctx, &decided)
-}
-
 func skillWork(ctx context.Context, engine evaluator.Engine, ledger skill.Ledger) work[*skill.Request, skill.Answer] {
+	parse := wire.ParseSkill
+	if ledger != nil {
+		parse = wire.ParseUndecidedSkill
+	}
 	return work[*skill.Request, skill.Answer]{
-		parse: func(text []byte) (*skill.Request, error) {
-			r, err := wire.ParseSkill(text)
-			if err == nil && ledger != nil && r.Approval != skill.NoVerdict {
-				err = &wire.Error{Kind: wire.Invalid, Line: 1, Pointer: "/approval",
-					Expected: "no approval, because it is looked up in the ledger", Got: r.Approval.String()}
-			}
-			return r, err
-		},
-		decide: func(r *skill.Request) (skill.Answer, error) { return decideSkill(ctx, engine, ledger, r) },
+		parse:  parse,
+		decide: func(r *skill.Request) (skill.Answer, error) { return evaluator.DecideSkill(ctx, engine, ledger, r) },
 		show:   showAnswer,
 		passes: func(a skill.Answer) bool { return a.Enforcement.Deploy },
 	}

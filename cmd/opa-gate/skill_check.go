@@ -243,7 +243,7 @@ func (c *checker) check(ctx context.Context, folder string) checked {
 		one.Reason = err.Error()
 		return one
 	}
-	answer, err := decideSkill(ctx, c.engine, c.ledger, request)
+	answer, err := evaluator.DecideSkill(ctx, c.engine, c.ledger, request)
 	if err != nil {
 		one.Reason = err.Error()
 		return one

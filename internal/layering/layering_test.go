@@ -16,7 +16,7 @@ var allowed = map[string][]string{
 	"capability": {},
 	"skill":      {},
 	"policies":   {},
-	"provenance": {"skill"},
+	"provenance": {"skill", "internal/plain"},
 	"optional":   {},
 	"wire":       {"capability", "skill", "policies"},
 	"fixtures":   {"capability", "skill", "policies", "wire"},
@@ -35,7 +35,7 @@ var allowed = map[string][]string{
 	"agent/hook/line":     {},
 	"agent/hook/settings": {},
 
-	"agent/gateway": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/steering"},
+	"agent/gateway": {"capability", "skill", "policies", "wire", "evaluator", "evaluator/internal/symbolic", "ledger", "agent", "agent/steering", "internal/plain"},
 
 	"conformance": {"capability", "skill", "policies", "wire", "fixtures", "evaluator", "evaluator/internal/symbolic"},
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -140,11 +141,30 @@ func Find(text []byte) ([]Found, error) {
 	return out, nil
 }
 
+// SwitchedOff returns the members of settings of Claude Code that have no hook run, or
+// none but those of an administrator, where they are set.
+func SwitchedOff(text []byte) []string {
+	if isBlank(text) {
+		return nil
+	}
+	root, err := parse(text)
+	if err != nil {
+		return nil // which Read and Find tell of
+	}
+	var out []string
+	for _, name := range []string{"disableAllHooks", "allowManagedHooksOnly"} {
+		if n := root.member(name); n != nil && string(n.raw) != "false" && string(n.raw) != "null" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // Install returns the settings with the hook in them for each of the events, and
 // what was put in. Text that is empty is a file that is not there yet. Hooks of this
 // program that stand there already have to be taken out first.
 func Install(text []byte, events []string, h Hook) ([]byte, []Insertion, error) {
-	if len(bytes.TrimSpace(text)) == 0 {
+	if isBlank(text) {
 		made := "{\n" + indent(member("hooks", object(events, h, "  ")), "  ") + "\n}\n"
 		return append(slices.Clone(text), made...), []Insertion{{len(text), made}}, nil
 	}
@@ -211,7 +231,7 @@ func Undo(text []byte, put []Insertion) (out []byte, ok bool) {
 		}
 		out = slices.Delete(out, at, at+len(p.Text))
 	}
-	if len(bytes.TrimSpace(out)) > 0 {
+	if !isBlank(out) {
 		if _, err := parse(out); err != nil {
 			return nil, false
 		}
@@ -300,13 +320,30 @@ func parse(text []byte) (*node, error) {
 	if err == nil && n.kind != '{' {
 		err = errors.New("it is not an object")
 	}
-	if err == nil && len(bytes.TrimSpace(text[n.end:])) > 0 {
+	if err == nil && !isBlank(text[n.end:]) {
 		err = errors.New("something stands behind the object")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: this is not plain JSON: %w", ErrSettings, err)
+		return nil, fmt.Errorf("%w: this is not plain JSON: %w; expected one object, without comments, commas at an end, or members given twice",
+			ErrSettings, at(text, err))
 	}
 	return n, nil
+}
+
+// at says in which line of text a syntax error is.
+func at(text []byte, err error) error {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return errors.New("it ends too early")
+	case !errors.As(err, &syntax):
+		return err
+	}
+	line := 1 + bytes.Count(text[:min(int64(len(text)), syntax.ByteOffset)], []byte("\n"))
+	if errors.Is(err, jsontext.ErrDuplicateName) {
+		return fmt.Errorf("line %d: the member %q is given twice", line, syntax.JSONPointer.LastToken())
+	}
+	return fmt.Errorf("line %d: %w", line, syntax.Err)
 }
 
 const maxDepth = 64
@@ -448,3 +485,7 @@ func quoted(text string) string {
 	_ = enc.Encode(text) // a string is always written
 	return strings.TrimSpace(b.String())
 }
+
+// isBlank reports whether a text is nothing but what JSON takes for blanks: a form
+// feed or a no-break space is none.
+func isBlank(text []byte) bool { return len(bytes.Trim(text, " \t\r\n")) == 0 }

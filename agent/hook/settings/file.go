@@ -36,6 +36,10 @@ func Read(path string) (*File, error) {
 		return nil, fmt.Errorf("%w: %s is a link that leads nowhere", ErrSettings, path)
 	}
 	f := &File{Path: path, mode: 0o600}
+	// To open a pipe would wait for its writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a file", ErrSettings, path)
+	}
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
@@ -140,13 +144,13 @@ func LoadRecord(file, path string) *Record {
 func (f *File) Without(r *Record) ([]byte, error) {
 	if r != nil {
 		if text, ok := Undo(f.Text, r.Put); ok {
-			if !r.There && len(bytes.TrimSpace(text)) == 0 {
+			if !r.There && isBlank(text) {
 				return nil, nil
 			}
 			return text, nil
 		}
 	}
-	if len(bytes.TrimSpace(f.Text)) == 0 {
+	if isBlank(f.Text) {
 		return f.Text, nil
 	}
 	return Remove(f.Text)

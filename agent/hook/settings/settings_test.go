@@ -195,6 +195,54 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// What only looks blank is no JSON, and nothing is written around it.
+func TestInstallRefusesOtherBlanks(t *testing.T) {
+	for _, text := range []string{"\f", "\v", "\u00a0", "\u0085", "\ufeff", "\x00", "{}\f", "{}\u00a0", " \u2028\n"} {
+		if after, _, err := settings.Install([]byte(text), events, hook); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: %q, %v", text, after, err)
+		}
+		if found, err := settings.Find([]byte(text)); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: found %v, %v", text, found, err)
+		}
+		if _, err := settings.Remove([]byte(text)); !errors.Is(err, settings.ErrSettings) {
+			t.Errorf("%q: removed, %v", text, err)
+		}
+	}
+}
+
+func TestSwitchedOff(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "{}": "", "{": "", `{"disableAllHooks": false}`: "", `{"disableAllHooks": null}`: "",
+		`{"hooks": {"disableAllHooks": true}}`:                     "",
+		`{"disableAllHooks": true}`:                                "disableAllHooks",
+		`{"disableAllHooks": "yes"}`:                               "disableAllHooks", // whatever the agent makes of it
+		`{"allowManagedHooksOnly": true, "disableAllHooks": true}`: "disableAllHooks allowManagedHooksOnly",
+	} {
+		if got := strings.Join(settings.SwitchedOff([]byte(text)), " "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// A person finds the place.
+func TestSyntaxErrorsTellTheLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\n  \"a\": 1,\n}":               "line 2: invalid character ','",
+		"{\n  // mine\n}":                 "line 2: invalid character '/'",
+		"{\"a\": {\n\"b\": 1, \"b\": 2}}": "line 2: the member \"b\" is given twice",
+		"\ufeff{}":                        `line 1: invalid character '\ufeff'`,
+		"{\"a\": [1":                      "it ends too early",
+		"[]":                              "it is not an object",
+		"{} {}":                           "something stands behind the object",
+		"{\"a\": \"\xff\"}":               "line 1: invalid UTF-8",
+	} {
+		_, _, err := settings.Install([]byte(text), events, hook)
+		if !errors.Is(err, settings.ErrSettings) || !strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), "members given twice") {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+	}
+}
+
 func FuzzInstall(f *testing.F) {
 	for _, text := range files {
 		f.Add([]byte(text))

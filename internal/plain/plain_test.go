@@ -1,0 +1,85 @@
+package plain
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"go.yaml.in/yaml/v3"
+)
+
+type one struct {
+	Name  string          `yaml:"name"`
+	Count int             `yaml:"count"`
+	On    *bool           `yaml:"on"`
+	List  []one           `yaml:"list"`
+	Named map[string]*one `yaml:"named"`
+}
+
+func TestYAML(t *testing.T) {
+	for text, want := range map[string]string{
+		"- a":                   "line 1: expected a mapping, got a list",
+		"x":                     "line 1: expected a mapping, got the text x",
+		"other: 1":              "line 1: there is no member other",
+		"name: [a]":             "line 1: expected a text, got a list",
+		"count: many":           "line 1: expected a whole number, got the text many",
+		"on: very":              "line 1: expected true or false, got the text very",
+		"list: {a: 1}":          "line 1: expected a list, got a mapping",
+		"named: [1]":            "line 1: expected a mapping, got a list",
+		"named:\n  a: 3":        "line 2: expected a mapping, got the number 3",
+		"named: {a: {list: x}}": "line 1: expected a list, got the text x",
+		"other: 1\ncount: x":    "line 1: there is no member other; line 2: expected a whole number, got the text x",
+		"name: a\nname: b":      `line 2: mapping key "name" already defined at line 1`,
+	} {
+		dec := yaml.NewDecoder(strings.NewReader(text))
+		dec.KnownFields(true)
+		var v one
+		if err := YAML(dec.Decode(&v)); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", text, err, want)
+		}
+	}
+	if err := YAML(io.EOF); !errors.Is(err, io.EOF) {
+		t.Errorf("another error became %v", err)
+	}
+	if err := YAML(nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	type inner struct {
+		On *bool `json:"on"`
+	}
+	type outer struct {
+		Name  string           `json:"name"`
+		Count int              `json:"count"`
+		List  []inner          `json:"list"`
+		Named map[string]inner `json:"named"`
+	}
+	for text, want := range map[string]string{
+		`[]`:                       "expected an object, got an array",
+		`{"name":2.1}`:             "/name: expected a string, got a number",
+		`{"count":true}`:           "/count: expected a number, got true or false",
+		`{"list":{}}`:              "/list: expected an array, got an object",
+		`{"named":3}`:              "/named: expected an object, got a number",
+		`{"list":[{"on":"yes"}]}`:  "/list/0/on: expected true or false, got a string",
+		`{"nam":"a"}`:              "/nam: there is no such member",
+		`{"named":{"a":{"of":1}}}`: "/named/a/of: there is no such member",
+	} {
+		var v outer
+		if err := JSON(json.Unmarshal([]byte(text), &v, json.RejectUnknownMembers(true))); err == nil || err.Error() != want {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	for _, text := range []string{`{`, `{"count":1e99}`, `{"name":"a","name":"b"}`} {
+		var v outer
+		if err := json.Unmarshal([]byte(text), &v); err == nil || !errors.Is(JSON(err), err) {
+			t.Errorf("%s: %v became %v", text, err, JSON(err))
+		}
+	}
+	if err := JSON(nil); err != nil {
+		t.Errorf("no error became %v", err)
+	}
+}

@@ -278,7 +278,7 @@ func TestMCPKilled(t *testing.T) {
 			says(t, "after the kill", again.call("send", `{}`), escalated)
 		}
 		says(t, "after the kill", again.call("look", `{}`), allowed("look"))
-		again.stop(syscall.SIGTERM)
+		again.stop(syscall.SIGKILL)
 		if fetched > 0 && b.times("send") != sent || b.times("fetch") != fetched {
 			t.Errorf("calls were made after the gateway was killed: %q", b.executed())
 		}

@@ -269,6 +269,23 @@ func TestRecord(t *testing.T) {
 	})
 }
 
+// Without a home of the user's own there are no files of the user's own.
+func TestHomes(t *testing.T) {
+	for home, ok := range map[string]bool{"": false, "home": false, "./home": false, "/home/x": true} {
+		t.Setenv("XDG_STATE_HOME", "state") // not absolute: it does not count
+		t.Setenv("XDG_CONFIG_HOME", "")
+		t.Setenv("HOME", home)
+		path, err := DefaultPath()
+		if (err == nil) != ok || ok && path != "/home/x/.local/state/opa-gate/ledger.db" || !ok && !errors.Is(err, ErrUnavailable) {
+			t.Errorf("HOME=%q: %q, %v", home, path, err)
+		}
+		path, err = DefaultKeyFile()
+		if (err == nil) != ok || ok && path != "/home/x/.config/opa-gate/approvals.key" || !ok && !errors.Is(err, ErrKey) {
+			t.Errorf("HOME=%q: %q, %v", home, path, err)
+		}
+	}
+}
+
 func TestNames(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
 	path, err := DefaultPath()

@@ -102,6 +102,9 @@ func ownFolder(variable, inHome string) (string, error) {
 	dir := os.Getenv(variable)
 	if !filepath.IsAbs(dir) { // to be ignored then, says the specification
 		home, err := os.UserHomeDir()
+		if err == nil && !filepath.IsAbs(home) { // another folder for each working directory
+			err = fmt.Errorf("expected an absolute path, got %q", home)
+		}
 		if err != nil {
 			return "", err
 		}

@@ -152,6 +152,9 @@ func (s *session) settle(ctx context.Context, c *toolCall, v Verdict, answer ans
 // believed of the tool now. Its server may have declared it anew meanwhile, and
 // what was approved is the call as it was declared then.
 func (s *session) again(ctx context.Context, c *toolCall) (Verdict, json.RawMessage, error) {
+	if err := c.up.gone(); err != nil { // an approval that counts once stays for another try
+		return Verdict{}, nil, err
+	}
 	if err := s.refresh(ctx, c.up, c.ownMeta()); err != nil {
 		return Verdict{}, nil, fmt.Errorf("the list of tools cannot be read: %w", err)
 	}

@@ -47,7 +47,7 @@ func (s *session) callTool(ctx context.Context, r *jsonrpc.Request) {
 			return
 		}
 		if result != nil {
-			s.answer(r.ID, result, nil)
+			s.answer(r, result, nil)
 			return
 		}
 	}
@@ -61,7 +61,7 @@ func (s *session) callTool(ctx context.Context, r *jsonrpc.Request) {
 		note = o.Note
 	default:
 		s.log.Info("not made", "server", c.Server, "tool", c.Tool, "outcome", o.Kind.String())
-		s.answer(r.ID, refusedResult(c, verdict), nil)
+		s.answer(r, refusedResult(c, verdict), nil)
 		return
 	}
 	if ctx.Err() != nil {
@@ -83,7 +83,7 @@ func (s *session) callTool(ctx context.Context, r *jsonrpc.Request) {
 		s.failed(r, err)
 		return
 	}
-	s.answer(r.ID, response.Result, response.Error)
+	s.answer(r, response.Result, response.Error)
 }
 
 func same(a, b []member) bool { return len(a) > 0 && len(b) > 0 && &a[0] == &b[0] && len(a) == len(b) }
@@ -179,15 +179,15 @@ func (s *session) findTool(ctx context.Context, name string, meta json.RawMessag
 	tool := name
 	if s.single() {
 		up = s.servers[0]
-		if up.down.Load() {
-			return nil, "", capabilityUnset, fmt.Errorf("server %q did not start", up.Name)
-		}
 	} else {
 		t, err := s.findShown(ctx, &s.tools, "tools/list", name)
 		if err != nil {
 			return nil, "", capabilityUnset, err
 		}
 		up, tool = t.up, t.name
+	}
+	if err := up.gone(); err != nil { // no person is to be asked about what cannot be done
+		return nil, "", capabilityUnset, fmt.Errorf("the call was not made: %w", err)
 	}
 	if err := s.refresh(ctx, up, meta); err != nil {
 		return nil, "", capabilityUnset, fmt.Errorf("the call was not made: the list of tools cannot be read: %w", err)
@@ -217,6 +217,10 @@ func (s *session) undecided(r *jsonrpc.Request, c *toolCall, err error) {
 		return
 	}
 	s.log.Error("not decided", "server", c.Server, "tool", c.Tool, "error", err.Error())
+	if errors.Is(err, errEnded) {
+		s.failed(r, fmt.Errorf("the call was not made: %w", err))
+		return
+	}
 	s.failed(r, errors.New("the call was not made: it could not be decided; the log of the gateway says why"))
 }
 

@@ -245,6 +245,9 @@ func expand(what string, texts map[string]string, lookup func(string) (string, b
 	return out, nil
 }
 
+// maxServerName is the longest name of a server, in bytes.
+const maxServerName = 64
+
 var serverName = regexp.MustCompile(`^[A-Za-z0-9-]+(_[A-Za-z0-9-]+)*$`)
 
 // check fills in what a configuration leaves out and finds what is wrong.
@@ -288,7 +291,7 @@ func (c *Config) check() error {
 }
 
 func (c *ServerConfig) check() error {
-	if len(c.Name) > 64 || !serverName.MatchString(c.Name) {
+	if len(c.Name) > maxServerName || !serverName.MatchString(c.Name) {
 		return errors.New("expected a name of up to 64 letters, digits, - and single _")
 	}
 	if !c.Origin.Valid() {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/opa-gate/opa-gate/wire"
 )
 
 // passed are the variables of this program's environment that a server gets
@@ -72,12 +74,19 @@ func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
 	}
 	cmd.Stdout = child
 	cmd.WaitDelay = grace
-	if err := cmd.Start(); err != nil {
+	started, exited := make(chan error), make(chan error, 1)
+	go func() {
+		endWithThis(cmd)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			exited <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Command, err), stdin.Close(), stdout.Close(), child.Close())
 	}
 	_ = child.Close() // the process has it
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
 	stop := func() error {
 		_ = stdin.Close()
 		defer func() { _ = stdout.Close() }()
@@ -99,7 +108,7 @@ func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
 }
 
 // A prefixed writer passes on what a server says of itself, each line with the
-// server's name before it.
+// server's name before it, which nothing in the line can take off a terminal again.
 type prefixed struct {
 	name string
 	out  io.Writer
@@ -126,7 +135,8 @@ func (p *prefixed) Write(text []byte) (int, error) {
 		if n >= 0 {
 			line, skip = p.rest[:n], n+1
 		}
-		_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, bytes.TrimRight(line[:min(len(line), maxLogLine)], "\r"))
+		text := string(bytes.TrimRight(line[:min(len(line), maxLogLine)], "\r"))
+		_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, wire.Printable(strings.ReplaceAll(text, "\t", "    ")))
 		p.rest = append(p.rest[:0], p.rest[skip:]...)
 	}
 }

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,7 +34,7 @@ func (s *session) dispatch(r *jsonrpc.Request) {
 		s.forward(up, r, func(response *jsonrpc.Response) error { return s.readTools(up, response) })
 	case r.Method == "resources/read", r.Method == "prompts/get":
 		s.forward(up, r, s.tainting(up, r.Method))
-	case r.Method == "tasks/result":
+	case r.Method == "tasks/result", r.Method == "tasks/get":
 		s.forwardTaskResult(up, r)
 	case concernsTools(r.Method):
 		s.refuse(r, jsonrpc.CodeMethodNotFound, fmt.Sprintf("the method %q is not known, and what concerns tools is not passed on unknown", r.Method))
@@ -46,11 +48,20 @@ func (s *session) dispatch(r *jsonrpc.Request) {
 	}
 }
 
-// concernsTools reports whether a server that is careless about case and blanks
-// could take a method for one of tools.
+// concernsTools reports whether a server that is careless about case, about what
+// shows as nothing, or about what stands between words and around them could take a
+// method for one of tools.
 func concernsTools(method string) bool {
-	family, _, _ := strings.Cut(method, "/")
-	return strings.EqualFold(strings.TrimSpace(family), "tools")
+	shows := strings.Map(func(r rune) rune {
+		if unicode.In(r, unicode.Cf, unicode.Cc) {
+			return -1
+		}
+		return r
+	}, method)
+	between := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
+	return slices.ContainsFunc(strings.FieldsFunc(shows, between), func(word string) bool {
+		return strings.EqualFold(word, "tools") || strings.EqualFold(word, "tool")
+	})
 }
 
 // knownMethods are those that pass without a word in the log.
@@ -58,14 +69,14 @@ var knownMethods = map[string]bool{
 	"initialize": true, "ping": true, "completion/complete": true, "logging/setLevel": true,
 	"prompts/list": true, "resources/list": true, "resources/templates/list": true,
 	"resources/subscribe": true, "resources/unsubscribe": true,
-	"tasks/get": true, "tasks/list": true, "tasks/cancel": true,
+	"tasks/list": true, "tasks/cancel": true,
 	"server/discover": true, "subscriptions/listen": true,
 }
 
 // background runs f for r with a context that ends when the client cancels r.
 func (s *session) background(r *jsonrpc.Request, f func(context.Context, *jsonrpc.Request)) {
 	ctx, cancel := context.WithCancelCause(s.ctx)
-	s.onCancel(r.ID, func(params []member) { cancel(&cancelled{params}) })
+	s.onCancel(r, func(params []member) { cancel(&cancelled{params}) })
 	go func() {
 		defer cancel(nil)
 		defer func() {
@@ -217,14 +228,17 @@ func (s *session) pages(ctx context.Context, up *upstream, method string, meta j
 
 // refresh reads the tools of a server unless what is known is fresh.
 func (s *session) refresh(ctx context.Context, up *upstream, meta json.RawMessage) error {
-	up.book.reading.Lock()
-	defer up.book.reading.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, min(s.g.config.Timeout, time.Minute), up.link.wrap(errTimeout))
+	defer cancel()
+	unlock, err := up.book.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if !up.book.beginReading() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(s.g.config.Timeout, time.Minute))
-	defer cancel()
-	err := s.pages(ctx, up, "tools/list", meta, func(result json.RawMessage) error {
+	err = s.pages(ctx, up, "tools/list", meta, func(result json.RawMessage) error {
 		_, _, _, err := s.declared(up, result)
 		return err
 	})

@@ -21,6 +21,7 @@ type Gateway struct {
 	serverLog      io.Writer
 	states         *states
 	keepAliveEvery time.Duration
+	allTime        time.Duration
 }
 
 // Options are what is not in a configuration. The zero value is good.
@@ -34,7 +35,7 @@ func New(config Config, gate Gate, o *Options) (*Gateway, error) {
 	if err := config.check(); err != nil {
 		return nil, errors.Join(ErrConfig, err)
 	}
-	g := &Gateway{config: config, gate: gate, log: slog.New(slog.DiscardHandler), serverLog: os.Stderr, states: newStates(), keepAliveEvery: keepAliveEvery}
+	g := &Gateway{config: config, gate: gate, log: slog.New(slog.DiscardHandler), serverLog: os.Stderr, states: newStates(), keepAliveEvery: keepAliveEvery, allTime: allTime}
 	if o != nil && o.Log != nil {
 		g.log = o.Log
 	}

@@ -52,11 +52,12 @@ func (c *lineConn) Read(context.Context) (jsonrpc.Message, error) {
 		if err == nil && len(line) == 0 {
 			continue
 		}
-		var message jsonrpc.Message
-		if err == nil {
-			if line[0] != '{' && line[0] != '[' {
-				return nil, &badMessage{fmt.Errorf("%w (%d bytes)", errNoise, len(line))}
-			}
+		switch {
+		case err != nil:
+		case line[0] != '{' && line[0] != '[':
+			err = &badMessage{fmt.Errorf("%w (%d bytes)", errNoise, len(line))}
+		default:
+			var message jsonrpc.Message
 			if message, err = decodeMessage(line); err == nil {
 				return message, nil
 			}

@@ -24,9 +24,13 @@ var (
 	errGarbled = errors.New("sent something that is no message, which may have been the answer")
 )
 
-// queued is how many messages wait to be written to one side. A server that
-// leaves more unread is stuck; a client that does makes its servers wait.
-const queued = 1024
+// The bounds of what waits to be written to one side: how many messages, and how many
+// times the longest one. A server that leaves more unread is stuck; a client that does
+// makes its servers wait.
+const (
+	queued      = 1024
+	queuedBytes = 4
+)
 
 // A link is one JSON-RPC connection with the requests that this program has in
 // flight on it.
@@ -34,6 +38,7 @@ type link struct {
 	name   string // for messages to people
 	conn   mcp.Connection
 	bound  int           // requests in flight
+	room   int64         // bytes that wait to be written
 	expiry time.Duration // of a request
 	log    *slog.Logger
 
@@ -48,6 +53,8 @@ type link struct {
 
 	out    chan jsonrpc.Message
 	unsent atomic.Int64  // of out, and the one that is being written
+	bytes  atomic.Int64  // of those
+	freed  chan struct{} // has something once there is more room than before
 	done   chan struct{} // closed when the link has ended
 
 	mu      sync.Mutex
@@ -66,6 +73,7 @@ type awaited struct {
 func (l *link) start() {
 	l.out = make(chan jsonrpc.Message, queued)
 	l.done = make(chan struct{})
+	l.freed = make(chan struct{}, 1)
 	l.waiting = make(map[int64]*awaited)
 	go l.write()
 	go l.read()
@@ -187,6 +195,11 @@ func (l *link) write() {
 		case message := <-l.out:
 			err := l.conn.Write(context.Background(), message)
 			l.unsent.Add(-1)
+			l.bytes.Add(-size(message))
+			select {
+			case l.freed <- struct{}{}:
+			default:
+			}
 			if err == nil {
 				continue
 			}
@@ -207,23 +220,43 @@ func (l *link) send(message jsonrpc.Message) error {
 		return l.wrap(errEnded)
 	default:
 	}
-	l.unsent.Add(1)
-	select {
-	case l.out <- message:
-		return nil
-	default:
+	for n := size(message); !l.reserve(n); {
 		if !l.patient {
-			l.unsent.Add(-1)
 			return l.wrap(errStuck)
 		}
+		select {
+		case <-l.freed:
+		case <-l.done:
+			return l.wrap(errEnded)
+		}
 	}
-	select {
-	case l.out <- message:
-		return nil
-	case <-l.done:
-		l.unsent.Add(-1)
-		return l.wrap(errEnded)
+	l.out <- message // for which there is room
+	return nil
+}
+
+// size is about how many bytes a message has.
+func size(message jsonrpc.Message) int64 {
+	switch m := message.(type) {
+	case *jsonrpc.Request:
+		return int64(len(m.Method) + len(m.Params))
+	case *jsonrpc.Response:
+		return int64(len(m.Result))
 	}
+	return 0
+}
+
+// reserve takes room for a message of n bytes, if there is some. A message by
+// itself always has room.
+func (l *link) reserve(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	waiting, bytes := l.unsent.Load(), l.bytes.Load()
+	if waiting >= queued || waiting > 0 && bytes+n > l.room {
+		return false
+	}
+	l.unsent.Add(1)
+	l.bytes.Add(n)
+	return true
 }
 
 // call sends a request. Answer is called once, unless call returns an error.

@@ -52,7 +52,8 @@ type upstream struct {
 
 // A flight is a request of the client that has no answer.
 type flight struct {
-	cancel func(params []member) // called once, by the goroutine that reads from the client
+	request *jsonrpc.Request
+	cancel  func(params []member) // called once, by the goroutine that reads from the client
 }
 
 // newSession connects to every server and serves client.
@@ -65,12 +66,14 @@ func (g *Gateway) newSession(id, reviewer string, client mcp.Connection) (*sessi
 	for i := range g.config.Servers {
 		cfg := &g.config.Servers[i]
 		up := &upstream{ServerConfig: cfg, flights: make(map[jsonrpc.ID]int64)}
+		up.book.reading = make(chan struct{}, 1)
 		up.book.profile = func(tool string, declared capability.Profile) capability.Profile {
 			return g.gate.Profile(cfg.Name, tool, declared)
 		}
 		up.book.shown = func(tool string) bool { return cfg.owns(tool) && g.config.viable(tool) }
 		s.servers = append(s.servers, up)
 	}
+	room := queuedBytes * int64(g.config.MaxMessage)
 	started := 0
 	for _, up := range s.servers {
 		conn, err := g.connect(s.ctx, up.ServerConfig, s.log)
@@ -81,7 +84,7 @@ func (g *Gateway) newSession(id, reviewer string, client mcp.Connection) (*sessi
 		}
 		started++
 		up.link = &link{
-			name: fmt.Sprintf("server %q", up.Name), conn: conn, bound: g.config.InFlight, expiry: g.config.Timeout,
+			name: fmt.Sprintf("server %q", up.Name), conn: conn, bound: g.config.InFlight, room: room, expiry: g.config.Timeout,
 			log: s.log, request: func(r *jsonrpc.Request) { s.fromServer(up, r) },
 		}
 		up.link.start()
@@ -91,11 +94,24 @@ func (g *Gateway) newSession(id, reviewer string, client mcp.Connection) (*sessi
 		return nil, fmt.Errorf("none of the %d servers could be started; the log says why", len(s.servers))
 	}
 	s.client = &link{
-		name: "the client", conn: client, bound: g.config.InFlight, expiry: g.config.Timeout,
+		name: "the client", conn: client, bound: g.config.InFlight, room: room, expiry: g.config.Timeout,
 		log: s.log, request: s.fromClient, patient: true, idle: s.idle,
 	}
 	s.client.start()
 	return s, nil
+}
+
+// gone is the error of a server that can be sent nothing any more.
+func (up *upstream) gone() error {
+	if up.down.Load() {
+		return fmt.Errorf("server %q did not start", up.Name)
+	}
+	select {
+	case <-up.link.done:
+		return up.link.wrap(errEnded)
+	default:
+		return nil
+	}
 }
 
 // wait returns when the client has gone, and ends the servers.
@@ -145,7 +161,7 @@ func (s *session) fromClient(r *jsonrpc.Request) {
 	_, twice := s.flights[r.ID]
 	full := len(s.flights) >= s.g.config.InFlight
 	if !twice && !full {
-		s.flights[r.ID] = &flight{}
+		s.flights[r.ID] = &flight{request: r}
 	}
 	s.mu.Unlock()
 	switch {
@@ -167,7 +183,7 @@ func refusal(code int64, message string) error {
 // refuse answers a request of the client with what this program has to say.
 func (s *session) refuse(r *jsonrpc.Request, code int64, message string) {
 	s.log.Warn("refused", "method", r.Method, "error", message)
-	s.answer(r.ID, nil, refusal(code, message))
+	s.answer(r, nil, refusal(code, message))
 }
 
 // failed answers a request of the client whose server did not.
@@ -176,22 +192,25 @@ func (s *session) failed(r *jsonrpc.Request, err error) {
 }
 
 // answer ends a flight. A flight that was cancelled has ended, and is answered
-// no more.
-func (s *session) answer(id jsonrpc.ID, result json.RawMessage, failure error) {
+// no more, even if another one has its id by now.
+func (s *session) answer(r *jsonrpc.Request, result json.RawMessage, failure error) {
 	s.mu.Lock()
-	_, ok := s.flights[id]
-	delete(s.flights, id)
+	f := s.flights[r.ID]
+	flies := f != nil && f.request == r
+	if flies {
+		delete(s.flights, r.ID)
+	}
 	s.mu.Unlock()
-	if ok {
-		s.client.reply(id, result, failure)
+	if flies {
+		s.client.reply(r.ID, result, failure)
 	}
 }
 
 // onCancel says what to do when the client gives up on a request.
-func (s *session) onCancel(id jsonrpc.ID, cancel func(params []member)) {
+func (s *session) onCancel(r *jsonrpc.Request, cancel func(params []member)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f := s.flights[id]; f != nil {
+	if f := s.flights[r.ID]; f != nil && f.request == r {
 		f.cancel = cancel
 	}
 }
@@ -200,8 +219,8 @@ func (s *session) onCancel(id jsonrpc.ID, cancel func(params []member)) {
 // After, if there is one, sees the answer before the client and may change it;
 // it runs in a goroutine of its own.
 func (s *session) forward(up *upstream, r *jsonrpc.Request, after func(*jsonrpc.Response) error) {
-	if up.down.Load() {
-		s.failed(r, fmt.Errorf("server %q did not start", up.Name))
+	if err := up.gone(); err != nil {
+		s.failed(r, err)
 		return
 	}
 	expiry := s.g.config.Timeout
@@ -213,7 +232,7 @@ func (s *session) forward(up *upstream, r *jsonrpc.Request, after func(*jsonrpc.
 		case err != nil:
 			s.failed(r, err)
 		case after == nil:
-			s.answer(r.ID, response.Result, response.Error)
+			s.answer(r, response.Result, response.Error)
 		default:
 			go s.finish(r, response, after)
 		}
@@ -222,7 +241,7 @@ func (s *session) forward(up *upstream, r *jsonrpc.Request, after func(*jsonrpc.
 		s.failed(r, err)
 		return
 	}
-	s.onCancel(r.ID, func(params []member) { up.link.abandon(n, params) })
+	s.onCancel(r, func(params []member) { up.link.abandon(n, params) })
 }
 
 func (s *session) finish(r *jsonrpc.Request, response *jsonrpc.Response, after func(*jsonrpc.Response) error) {
@@ -230,7 +249,7 @@ func (s *session) finish(r *jsonrpc.Request, response *jsonrpc.Response, after f
 		s.failed(r, err)
 		return
 	}
-	s.answer(r.ID, response.Result, response.Error)
+	s.answer(r, response.Result, response.Error)
 }
 
 // notifications is what the methods of all notifications begin with.
@@ -240,7 +259,7 @@ const notifications = "notifications/"
 // without an id is none: some servers do what it says all the same, and nobody
 // would have decided it.
 func (s *session) clientNotifies(r *jsonrpc.Request) {
-	if !strings.HasPrefix(r.Method, notifications) {
+	if !strings.HasPrefix(r.Method, notifications) || concernsTools(r.Method) {
 		s.log.Warn("dropped a request without an id", "method", r.Method)
 		return
 	}

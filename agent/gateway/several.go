@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -26,7 +27,7 @@ func (s *session) route(r *jsonrpc.Request) {
 	case "initialize":
 		s.background(r, s.initializeAll)
 	case "ping":
-		s.answer(r.ID, json.RawMessage("{}"), nil)
+		s.answer(r, json.RawMessage("{}"), nil)
 	case "tools/list", "prompts/list", "resources/list", "resources/templates/list", "tasks/list":
 		s.background(r, s.listAll)
 	case "resources/read", "resources/subscribe", "resources/unsubscribe":
@@ -42,7 +43,7 @@ func (s *session) route(r *jsonrpc.Request) {
 		switch {
 		case !ok:
 			s.refuse(r, jsonrpc.CodeInvalidParams, "there is no such task")
-		case r.Method == "tasks/result":
+		case r.Method == "tasks/result", r.Method == "tasks/get":
 			s.forwardTaskResult(t.up, r)
 		default:
 			s.forward(t.up, r, nil)
@@ -52,17 +53,29 @@ func (s *session) route(r *jsonrpc.Request) {
 	}
 }
 
+// allTime bounds how long the client waits for a server where it asked all of them:
+// one that hangs must not stand before the others. It is less than the 30 seconds
+// after which some clients give up.
+const allTime = 20 * time.Second
+
 // all asks every server that is there, at once. What each answered stands in the
 // order of the servers; it is nil for one that did not.
 func (s *session) all(ctx context.Context, ask func(context.Context, *upstream) (json.RawMessage, error)) ([]json.RawMessage, []error) {
 	results := make([]json.RawMessage, len(s.servers))
 	failures := make([]error, len(s.servers))
+	ctx, cancel := context.WithTimeoutCause(ctx, min(s.g.config.Timeout, s.g.allTime), errTimeout)
+	defer cancel()
 	var asking sync.WaitGroup
 	for i, up := range s.servers {
 		if up.down.Load() {
 			continue
 		}
-		asking.Go(func() { results[i], failures[i] = ask(ctx, up) })
+		asking.Go(func() {
+			results[i], failures[i] = ask(ctx, up)
+			if errors.Is(failures[i], errTimeout) {
+				failures[i] = up.link.wrap(errTimeout)
+			}
+		})
 	}
 	asking.Wait()
 	return results, failures
@@ -133,7 +146,7 @@ func (s *session) initializeAll(ctx context.Context, r *jsonrpc.Request) {
 	if instructions.Len() > 0 {
 		result = append(result, member{"instructions", quote(strings.TrimSpace(instructions.String()))})
 	}
-	s.answer(r.ID, writeObject(result), nil)
+	s.answer(r, writeObject(result), nil)
 }
 
 // union joins two values of capabilities: objects member by member, and what is
@@ -171,7 +184,7 @@ func (s *session) listAll(ctx context.Context, r *jsonrpc.Request) {
 		s.failed(r, err)
 		return
 	}
-	s.answer(r.ID, writeObject([]member{{lists[r.Method], writeArray(elements)}}), nil)
+	s.answer(r, writeObject([]member{{lists[r.Method], writeArray(elements)}}), nil)
 }
 
 // An element is one of a list, with the server that it comes from.
@@ -181,6 +194,9 @@ type element struct {
 	key  string // its name or URI
 }
 
+// maxListBytes is how much of one list of one server is kept, in longest messages.
+const maxListBytes = 4
+
 // gather reads a list of every server. The elements are named as the client
 // sees them. A server that fails is left out, and the log says so.
 func (s *session) gather(ctx context.Context, method string, meta json.RawMessage) ([]jsontext.Value, error) {
@@ -188,11 +204,18 @@ func (s *session) gather(ctx context.Context, method string, meta json.RawMessag
 	_, failures := s.all(ctx, func(ctx context.Context, up *upstream) (json.RawMessage, error) {
 		i := s.position(up)
 		if method == "tools/list" {
-			up.book.reading.Lock()
-			defer up.book.reading.Unlock()
+			unlock, err := up.book.lock(ctx)
+			if err != nil {
+				return nil, err
+			}
+			defer unlock()
 			up.book.beginReading()
 		}
+		size := 0
 		err := s.pages(ctx, up, method, meta, func(result json.RawMessage) error {
+			if size += len(result); size > maxListBytes*s.g.config.MaxMessage {
+				return fmt.Errorf("server %q: %s: more than %d bytes", up.Name, method, maxListBytes*s.g.config.MaxMessage)
+			}
 			page, err := s.page(up, method, result)
 			found[i] = append(found[i], page...)
 			if len(found[i]) > maxResources {
@@ -400,5 +423,5 @@ func (s *session) setLevels(ctx context.Context, r *jsonrpc.Request) {
 		s.failed(r, first)
 		return
 	}
-	s.answer(r.ID, json.RawMessage("{}"), nil)
+	s.answer(r, json.RawMessage("{}"), nil)
 }

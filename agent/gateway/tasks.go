@@ -66,8 +66,9 @@ func (t *tasks) of(params json.RawMessage) (task, bool) {
 	return found, ok
 }
 
-// forwardTaskResult passes tasks/result on. What a task of unknown origin returns
-// taints as a tool of unknown origin does.
+// forwardTaskResult passes tasks/result and tasks/get on: some servers put the
+// result into the state of the task. What a task of unknown origin returns taints as a
+// tool of unknown origin does.
 func (s *session) forwardTaskResult(up *upstream, r *jsonrpc.Request) {
 	t, ok := s.tasks.of(r.Params)
 	if !ok {
@@ -77,7 +78,7 @@ func (s *session) forwardTaskResult(up *upstream, r *jsonrpc.Request) {
 		if err := s.returned(&t.call, response); err != nil {
 			return err
 		}
-		if t.note == "" || response.Error != nil {
+		if t.note == "" || response.Error != nil || r.Method != "tasks/result" {
 			return s.markInputs(t.up, response)
 		}
 		members, err := readObject(response.Result, lenient...)

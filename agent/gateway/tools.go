@@ -1,15 +1,21 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
 
+	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/capability"
 )
 
-// maxTools is how many tools of one server are kept in mind.
-const maxTools = 10_000
+// The bounds of what is kept in mind of one server's tools: how many, and the bytes
+// of a name. Policies take no longer names.
+const (
+	maxTools    = 10_000
+	maxToolName = agent.MaxTool - len("mcp__"+"__") - maxServerName
+)
 
 // A book is what is believed of one server's tools in one session. A tool that
 // is declared anew can only tighten (specification, section 2); that it went
@@ -18,7 +24,7 @@ type book struct {
 	profile func(tool string, declared capability.Profile) capability.Profile
 	shown   func(tool string) bool
 
-	reading sync.Mutex // held while the gateway itself reads the list
+	reading chan struct{} // full while the gateway itself reads the list
 
 	mu    sync.Mutex
 	known map[string]capability.Profile
@@ -31,6 +37,16 @@ func (b *book) believed(tool string) (capability.Profile, bool) {
 	defer b.mu.Unlock()
 	p, ok := b.known[tool]
 	return p, ok && b.shown(tool)
+}
+
+// lock waits until nobody reads the list, as long as ctx lasts.
+func (b *book) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case b.reading <- struct{}{}:
+		return func() { <-b.reading }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (b *book) stale() {
@@ -66,6 +82,9 @@ func (b *book) declare(text json.RawMessage) (declaration, error) {
 	d := declaration{text: text}
 	if err := unmarshalString(lookup(members, "name"), &d.name); err != nil || d.name == "" {
 		return declaration{}, fmt.Errorf("a tool has no name")
+	}
+	if len(d.name) > maxToolName {
+		return declaration{}, fmt.Errorf("a tool has a name of more than %d bytes", maxToolName)
 	}
 	profile := b.profile(d.name, readAnnotations(lookup(members, "annotations")))
 	b.mu.Lock()

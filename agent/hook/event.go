@@ -48,8 +48,8 @@ type event struct {
 }
 
 // parseEvent reads one event. Two readers that take a text for different things
-// are a way around a gate, so a member that is given twice is an error, and so
-// is a name in another case, which the decoder would take.
+// are a way around a gate, so a member that is given twice is an error, and a
+// name in another case is another member, which Go's decoder would take for it.
 func parseEvent(input []byte) (*event, error) {
 	switch v := jsontext.Value(input); {
 	case len(input) > wire.MaxBytes:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/opa-gate/opa-gate/agent"
+	"github.com/opa-gate/opa-gate/ledger"
 )
 
 // A Handler answers hooks. Its fields are set before its first use; it is safe
@@ -145,6 +146,8 @@ func remedy(err error) string {
 	switch {
 	case errors.Is(err, ErrEvent), errors.Is(err, agent.ErrRequest), errors.Is(err, agent.ErrSession):
 		return "nothing was decided; opa-gate hook --help tells what it reads"
+	case errors.Is(err, ledger.ErrInvalid): // nothing is wrong with the gate
+		return "nothing was decided; make the call with arguments that a person can approve"
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return "nothing was decided in time; make the call again, or give --deadline more time"
 	}

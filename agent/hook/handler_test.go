@@ -388,3 +388,22 @@ func FuzzHandle(f *testing.F) {
 		}
 	})
 }
+
+// A call that nobody could approve is refused, and it is not the gate that is to be
+// looked at.
+func TestCannotBeApproved(t *testing.T) {
+	for name, input := range map[string]any{
+		"large": map[string]any{"a": strings.Repeat("x", ledger.MaxArguments)},
+		"deep":  json.RawMessage(strings.Repeat(`{"a":`, ledger.MaxDepth+1) + "1" + strings.Repeat("}", ledger.MaxDepth+1)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, _ := newHandler(t)
+			start(t, h)
+			handle(t, h, call("WebFetch"))
+			r := handle(t, h, call("WebFetch", "tool_use_id", "t2", "tool_input", input))
+			if r.Exit != hook.ExitBlock || !strings.Contains(r.Stderr, "arguments that a person can approve") || strings.Contains(r.Stderr, "hook status") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}

@@ -97,7 +97,7 @@ their settings ends with || exit 2; opa-gate hook install writes it so.`,
 // answer is opa-gate hook.
 func (f *hookFlags) answer(cmd *cobra.Command) error {
 	replied := make(chan hook.Reply, 1)
-	ctx, cancel := context.WithTimeout(cmd.Context(), f.limit()-f.deadline/10) // the gate's own words come first
+	ctx, cancel := context.WithTimeout(cmd.Context(), f.limit()-max(f.deadline, time.Second)/10) // the gate's own words come first
 	defer cancel()
 	go func() { replied <- f.reply(ctx, cmd.InOrStdin()) }()
 	var r hook.Reply
@@ -109,19 +109,32 @@ func (f *hookFlags) answer(cmd *cobra.Command) error {
 	if r.Exit == hook.ExitDone && !line.Heard(cmd.OutOrStdout()) {
 		r = hook.Block("standard output leads nowhere, so that no answer would be read; start the hook with one")
 	}
-	if f.mode.value == modeShadow && r.Exit != hook.ExitDone {
+	written := make(chan error, 1)
+	code := line.InTime(func() int {
 		_, _ = io.WriteString(cmd.ErrOrStderr(), r.Stderr)
-		r = hook.Reply{Stdout: []byte("{}\n")}
+		if f.mode.value == modeShadow && r.Exit != hook.ExitDone {
+			r = hook.Reply{Stdout: []byte("{}\n")}
+		}
+		_, err := cmd.OutOrStdout().Write(r.Stdout)
+		written <- err
+		return r.Exit
+	})
+	select {
+	case err := <-written:
+		if err != nil {
+			return fmt.Errorf("the answer cannot be written: %w", err)
+		}
+	default: // nobody reads it
+		if f.mode.value == modeShadow {
+			code = hook.ExitDone
+		}
 	}
-	_, _ = io.WriteString(cmd.ErrOrStderr(), r.Stderr)
-	if _, err := cmd.OutOrStdout().Write(r.Stdout); err != nil {
-		return fmt.Errorf("the answer cannot be written: %w", err)
-	}
-	return exit(r.Exit)
+	return exit(code)
 }
 
-// limit is how long an answer may take.
-func (f *hookFlags) limit() time.Duration { return f.deadline + max(f.wait, 0) }
+// limit is how long an answer may take, also one that says what is wrong with the
+// flags.
+func (f *hookFlags) limit() time.Duration { return max(f.deadline, time.Second) + max(f.wait, 0) }
 
 func (f *hookFlags) reply(ctx context.Context, in io.Reader) (r hook.Reply) {
 	defer func() {

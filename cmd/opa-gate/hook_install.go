@@ -53,6 +53,9 @@ func (f *settingsFlags) path(agent string) (string, error) {
 		return filepath.Join(dir, name), nil
 	}
 	home, err := os.UserHomeDir()
+	if err == nil && !filepath.IsAbs(home) {
+		err = fmt.Errorf("the home directory: expected an absolute path, got %q", home)
+	}
 	return filepath.Join(home, folder, name), err
 }
 
@@ -78,7 +81,8 @@ a hook fails in any other way. Claude Code from 2.1.295 on can be told as well,
 with --on-failure-block. If opa-gate-hook stands beside opa-gate, that is
 installed: it answers in a few milliseconds.
 
-With --mode shadow the command ends with || true: nothing is ever in the way.`,
+With --mode shadow the command ends with || true: nothing is ever in the way. The
+exit code is 1 if settings of Claude Code keep it from running any hook.`,
 		Example: `  opa-gate hook install
   opa-gate hook install --project --catalogue ./agent.toml --mode shadow
   opa-gate hook install --agent codex --yes`,
@@ -101,7 +105,17 @@ With --mode shadow the command ends with || true: nothing is ever in the way.`,
 			}
 			h := settings.Hook{Command: command, OnFailure: onFailure && f.mode.value == modeEnforce,
 				Timeout: int((f.limit() + 10*time.Second + time.Second - 1) / time.Second)}
-			return install(cmd, path, hook.Events(hook.Dialect(f.agent.value)), h, where.yes)
+			if err := install(cmd, path, hook.Events(hook.Dialect(f.agent.value)), h, where.yes); err != nil || f.agent.value != string(hook.Claude) {
+				return err
+			}
+			off := switchedOff(path)
+			for _, problem := range off {
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "opa-gate: %s\n", wire.Printable(problem))
+			}
+			if len(off) > 0 {
+				return exit(exitCheck)
+			}
+			return nil
 		},
 	}
 	f.add(cmd)

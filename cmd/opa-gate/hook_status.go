@@ -98,7 +98,35 @@ func statusOf(ctx context.Context, path, agent string) hookStatus {
 	if s.Command != "" {
 		s.try(ctx)
 	}
+	if s.Command != "" && s.Agent == string(hook.Claude) {
+		s.Problems = append(s.Problems, switchedOff(path)...)
+	}
 	return s
+}
+
+// managedSettings is where an administrator's settings of Claude Code are.
+const managedSettings = "/etc/claude-code/managed-settings.json"
+
+// switchedOff tells what keeps Claude Code from running the hook in a settings file:
+// a word in that, or in others that count beside it.
+func switchedOff(path string) (problems []string) {
+	places := []string{path, filepath.Join(filepath.Dir(path), "settings.local.json"), managedSettings,
+		filepath.Join(".claude", "settings.json"), filepath.Join(".claude", "settings.local.json")}
+	if user, err := (&settingsFlags{}).path(string(hook.Claude)); err == nil {
+		places = append(places, user)
+	}
+	seen := map[string]bool{}
+	for _, place := range places {
+		file, err := settings.Read(place)
+		if err != nil || seen[file.Path] {
+			continue
+		}
+		seen[file.Path] = true
+		for _, name := range settings.SwitchedOff(file.Text) {
+			problems = append(problems, fmt.Sprintf("%s has %s: the agent does not run this hook, and no call is decided; take it out there", file.Path, name))
+		}
+	}
+	return problems
 }
 
 // try looks at what the installed command needs.

@@ -14,7 +14,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"opa-gate": main})
+	testscript.Main(m, map[string]func(){"opa-gate": main, mcpServer: serveMCP})
 }
 
 func TestScripts(t *testing.T) {
@@ -36,6 +36,26 @@ func TestScripts(t *testing.T) {
 			"full":  full,
 		},
 	})
+}
+
+// asProgram puts the test's program at a path. It is what the path's last part is
+// the name of, see TestMain.
+func asProgram(t *testing.T, path string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.Link(self, path) == nil {
+		return
+	}
+	text, err := os.ReadFile(self)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // exits runs opa-gate and compares its exit code: exits CODE ARGS...

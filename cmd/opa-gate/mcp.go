@@ -27,7 +27,7 @@ type mcpFlags struct {
 	config, name, origin string
 	owned                []string
 	listen, cert, key    string
-	tokenFile            string
+	tokenFile, session   string
 	logLevel             choice
 	wait, timeout        time.Duration
 	origins              []string
@@ -51,6 +51,10 @@ the client sees them. Everything else passes as it is.
 A server gets PATH, HOME and the like of the environment, and what the file names for
 it. The origin of its tools is yours to state, in the catalogue, in the file or by
 --origin; without one every call needs everything that can be granted, and taints.
+
+The conversation ends with the client, and a gateway that is started again begins a
+new one, which nothing taints. A client that goes on with a conversation names it:
+--session ID, the same each time.
 
 FILE is TOML, YAML or JSON by its name, with the servers as MCP clients have them:
 
@@ -78,6 +82,7 @@ A tool that two servers have is shown as SERVER__TOOL.`,
 	fs.StringVar(&f.origin, "origin", capability.Unknown.String(), "where the tools of COMMAND's server come from: "+alternatives(f.origins))
 	_ = cmd.RegisterFlagCompletionFunc("origin", cobra.FixedCompletions(f.origins, cobra.ShellCompDirectiveNoFileComp))
 	fs.StringSliceVar(&f.owned, "owned", nil, "show only these `TOOLS` of COMMAND's server (default all)")
+	fs.StringVar(&f.session, "session", "", "the `ID` of the conversation, for one that goes on where an earlier gateway or a hook left it (default a new one)")
 	fs.DurationVar(&f.wait, "wait", 0, "how long a call waits for a person where the client cannot ask")
 	fs.DurationVar(&f.timeout, "timeout", gateway.DefaultTimeout, "how long a server may take to answer")
 	fs.StringVar(&f.listen, "listen", "", "serve streamable HTTP at this `ADDRESS`, as host:port, path "+gateway.Endpoint)
@@ -120,7 +125,11 @@ func (f *mcpFlags) run(cmd *cobra.Command, args []string) error {
 	if f.listen != "" {
 		return f.serveHTTP(ctx, cmd.ErrOrStderr(), g)
 	}
-	err = g.ServeStdio(ctx, gateway.NewSessionID(), localUser(), cmd.InOrStdin(), cmd.OutOrStdout())
+	session := f.session
+	if session == "" {
+		session = gateway.NewSessionID()
+	}
+	err = g.ServeStdio(ctx, session, localUser(), cmd.InOrStdin(), cmd.OutOrStdout())
 	if errors.Is(err, context.Canceled) {
 		return exit(exitInterrupted)
 	}
@@ -134,6 +143,12 @@ func (f *mcpFlags) servers(cmd *cobra.Command, args []string) (*gateway.Config, 
 	}
 	if f.listen == "" && (f.tokenFile != "" || f.cert != "" || f.key != "") {
 		return nil, errors.New("--token-file, --tls-cert-file and --tls-private-key-file go with --listen")
+	}
+	switch {
+	case f.given("session") && f.listen != "":
+		return nil, errors.New("--session is about one client on standard input; over HTTP each client is a conversation of its own")
+	case f.given("session") && f.session == "":
+		return nil, errors.New("--session: expected the ID of a conversation, got an empty one")
 	}
 	if (f.cert == "") != (f.key == "") {
 		return nil, errors.New("--tls-cert-file and --tls-private-key-file go together")

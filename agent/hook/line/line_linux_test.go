@@ -170,6 +170,31 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
+// Nobody reads what the hook writes, of which a pipe holds some: it ends in time
+// all the same, and refuses.
+func TestRunAnswerNotRead(t *testing.T) {
+	for name, alone := range map[string]string{
+		"an answer": answers,
+		"a refusal": "cat >/dev/null; echo no >&2; exit 2",
+		"too late":  "sleep 60",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, stuck := io.Pipe() // a write waits for a reader
+			t.Cleanup(func() { _ = r.Close() })
+			ended := make(chan int, 1)
+			go Run(program(t, alone), []string{"--deadline", "500ms", "--log=x"}, strings.NewReader("{}"), stuck, stuck, func(code int) { ended <- code })
+			select {
+			case code := <-ended:
+				if code != 2 {
+					t.Errorf("exit code %d", code)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("it hangs")
+			}
+		})
+	}
+}
+
 func TestRunAnswerNotWritten(t *testing.T) {
 	if code := Run(program(t, answers), []string{"--log=x"}, strings.NewReader("{}"), full{}, io.Discard, nil); code != 2 {
 		t.Errorf("exit code %d", code)

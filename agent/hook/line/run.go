@@ -34,7 +34,8 @@ func Run(program string, args []string, in io.Reader, out, problems io.Writer, e
 	deadline, shared := read(args)
 	start := time.Now()
 	watch := time.AfterFunc(deadline, func() {
-		exit(end(block(fmt.Sprintf("nothing was decided within %v; make the call again, or give --deadline more time", deadline))))
+		late := block(fmt.Sprintf("nothing was decided within %v; make the call again, or give --deadline more time", deadline))
+		exit(InTime(func() int { return end(late) })) // an answer on its way may be stuck, and holds once
 	})
 	defer watch.Stop()
 	input, err := io.ReadAll(io.LimitReader(in, MaxInput))
@@ -51,6 +52,23 @@ func Run(program string, args []string, in io.Reader, out, problems io.Writer, e
 	ctx, cancel := context.WithDeadline(context.Background(), start.Add(deadline))
 	defer cancel()
 	return end(alone(ctx, program, args, q))
+}
+
+// unread is how long nobody may read what a hook writes.
+const unread = time.Second
+
+// InTime returns the exit code of say, which writes an answer, or the code that
+// refuses the call if nobody reads what it writes: the reason is lost then, but
+// a hook that waited for its reader would let the call run.
+func InTime(say func() int) int {
+	said := make(chan int, 1)
+	go func() { said <- say() }()
+	select {
+	case code := <-said:
+		return code
+	case <-time.After(unread):
+		return exitBlock
+	}
 }
 
 // alone runs the whole gate for one call.

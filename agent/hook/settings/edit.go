@@ -141,6 +141,25 @@ func Find(text []byte) ([]Found, error) {
 	return out, nil
 }
 
+// SwitchedOff returns the members of settings of Claude Code that have no hook run, or
+// none but those of an administrator, where they are set.
+func SwitchedOff(text []byte) []string {
+	if isBlank(text) {
+		return nil
+	}
+	root, err := parse(text)
+	if err != nil {
+		return nil // which Read and Find tell of
+	}
+	var out []string
+	for _, name := range []string{"disableAllHooks", "allowManagedHooksOnly"} {
+		if n := root.member(name); n != nil && string(n.raw) != "false" && string(n.raw) != "null" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // Install returns the settings with the hook in them for each of the events, and
 // what was put in. Text that is empty is a file that is not there yet. Hooks of this
 // program that stand there already have to be taken out first.

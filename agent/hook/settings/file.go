@@ -36,6 +36,10 @@ func Read(path string) (*File, error) {
 		return nil, fmt.Errorf("%w: %s is a link that leads nowhere", ErrSettings, path)
 	}
 	f := &File{Path: path, mode: 0o600}
+	// To open a pipe would wait for its writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%w: %s is not a file", ErrSettings, path)
+	}
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil

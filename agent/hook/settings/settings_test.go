@@ -210,6 +210,20 @@ func TestInstallRefusesOtherBlanks(t *testing.T) {
 	}
 }
 
+func TestSwitchedOff(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "{}": "", "{": "", `{"disableAllHooks": false}`: "", `{"disableAllHooks": null}`: "",
+		`{"hooks": {"disableAllHooks": true}}`:                     "",
+		`{"disableAllHooks": true}`:                                "disableAllHooks",
+		`{"disableAllHooks": "yes"}`:                               "disableAllHooks", // whatever the agent makes of it
+		`{"allowManagedHooksOnly": true, "disableAllHooks": true}`: "disableAllHooks allowManagedHooksOnly",
+	} {
+		if got := strings.Join(settings.SwitchedOff([]byte(text)), " "); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // A person finds the place.
 func TestSyntaxErrorsTellTheLine(t *testing.T) {
 	for text, want := range map[string]string{

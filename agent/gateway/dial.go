@@ -86,10 +86,53 @@ func (a *headerAdder) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type")); kind != "text/event-stream" {
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if kind != "text/event-stream" {
 		response.Body = &limited{ReadCloser: response.Body, left: a.conn.limit}
 	}
+	if r.Context().Value(callKey{}) == nil {
+		return response, nil
+	}
+	if err := readable(response, kind); err != nil {
+		return nil, errors.Join(err, response.Body.Close())
+	}
 	return response, nil
+}
+
+// callKey marks the context of a request that is to be answered with a message.
+type callKey struct{}
+
+// errUnreadable is wrapped by the errors of an answer that is none.
+var errUnreadable = errors.New("the server answered")
+
+// readable is an error if an answer to a call is none that the transport can read: it
+// would end the connection, and with it what the server keeps for the session, where
+// the one call fails. That there is no such session any more is for the transport.
+func readable(response *http.Response, kind string) error {
+	switch code := response.StatusCode; {
+	case code == http.StatusNotFound, code == http.StatusOK && kind == "text/event-stream":
+		return nil
+	case code >= 300 && code < 400:
+		return fmt.Errorf("%w %d, and redirections are not followed", errUnreadable, code)
+	case code == http.StatusOK && kind != "application/json":
+		return fmt.Errorf("%w with content of the type %q", errUnreadable, kind)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return fmt.Errorf("%w %d: %w", errUnreadable, response.StatusCode, err)
+	}
+	message, err := decodeMessage(bytes.TrimSpace(body))
+	if _, ok := message.(*jsonrpc.Response); err == nil && !ok {
+		err = fmt.Errorf("%w: it is no answer", errNotMessage)
+	}
+	if err != nil {
+		return fmt.Errorf("%w %d: %w", errUnreadable, response.StatusCode, err)
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{bytes.NewReader(body), response.Body}
+	return nil
 }
 
 // A limited body ends with an error where it becomes too long.
@@ -169,9 +212,13 @@ func (h *httpConn) Write(_ context.Context, message jsonrpc.Message) error {
 		h.mu.Unlock()
 	}
 	go func() {
-		if err := h.inner.Write(h.ctx, r); err != nil {
+		if err := h.inner.Write(context.WithValue(h.ctx, callKey{}, true), r); err != nil {
 			h.log.Warn("not sent", "method", r.Method, "error", err.Error())
-			h.deliver(&jsonrpc.Response{ID: r.ID, Error: refusal(jsonrpc.CodeInternalError, "the request could not be sent to the server; the log of the gateway says why")})
+			problem := "the request could not be sent to the server"
+			if errors.Is(err, errUnreadable) {
+				problem = "the server did not answer the request, and may have done what it asks for"
+			}
+			h.deliver(&jsonrpc.Response{ID: r.ID, Error: refusal(jsonrpc.CodeInternalError, problem+"; the log of the gateway says why")})
 		}
 	}()
 	return nil

@@ -182,10 +182,13 @@ func (l *link) end(err error) {
 	}
 	l.failAll(errEnded)
 	closed := l.conn.Close()
-	if closed != nil {
+	switch {
+	case closed != nil:
 		l.log.Warn("connection ended", "with", l.name, "error", closed.Error())
-	} else {
+	case errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
 		l.log.Info("connection ended", "with", l.name, "error", err.Error())
+	default:
+		l.log.Warn("connection ended", "with", l.name, "error", err.Error())
 	}
 }
 

@@ -1,0 +1,93 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opa-gate/opa-gate/capability"
+)
+
+// A server over HTTP that answers one call with something else than its answer: that
+// call is an error, the log says why, and the next one is answered.
+func TestHTTPServerAnswersBadly(t *testing.T) {
+	const answer = `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"done"}]}}`
+	for _, tt := range []struct {
+		name   string
+		status int
+		kind   string
+		body   string // %s is the id
+		log    string
+	}{
+		{"a refusal", 401, "application/json", `{"error":"invalid_token"}`, "the server answered 401"},
+		{"a plain refusal", 403, "text/plain", "no", "the server answered 403"},
+		{"a bad request", 400, "text/plain", "what?", "the server answered 400"},
+		{"a fault", 500, "text/html", "<h1>stack</h1>", "the server answered 500"},
+		{"moved", 307, "", "", "redirections are not followed"},
+		{"moved, with an answer", 302, "application/json", answer, "redirections are not followed"},
+		{"garbage", 200, "application/json", "{{{", "not a JSON-RPC 2.0 message"},
+		{"nothing", 200, "application/json", "", "not a JSON-RPC 2.0 message"},
+		{"a batch", 200, "application/json", "[" + answer + "]", "not a JSON-RPC 2.0 message"},
+		{"a request", 200, "application/json", `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"send"}}`, "it is no answer"},
+		{"two results", 200, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{},"result":{}}`, "stands twice"},
+		{"too long", 200, "application/json", `{"jsonrpc":"2.0","id":%s,"result":{"x":"` + strings.Repeat("x", 1<<16) + `"}}`, "longer than the bound"},
+		{"accepted", 202, "", "", "not a JSON-RPC 2.0 message"},
+		{"a page", 200, "text/html", "<h1>welcome</h1>", "with content of the type"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			var bad atomic.Bool
+			bad.Store(true)
+			far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var m struct {
+					ID     json.RawMessage `json:"id"`
+					Method string          `json:"method"`
+				}
+				body, err := io.ReadAll(r.Body)
+				if err != nil || r.Method != http.MethodPost || json.Unmarshal(body, &m) != nil {
+					http.Error(w, "what?", http.StatusMethodNotAllowed)
+					return
+				}
+				kind, status, text := "application/json", 200, answer
+				switch {
+				case m.ID == nil:
+					w.WriteHeader(http.StatusAccepted)
+					return
+				case m.Method == "initialize":
+					text = `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"far","version":"1"}}}`
+				case m.Method == "tools/list":
+					text = `{"jsonrpc":"2.0","id":%s,"result":{"tools":[` + tool("look", closedRead) + `]}}`
+				case bad.Swap(false):
+					kind, status, text = tt.kind, tt.status, tt.body
+					w.Header().Set("Location", "http://127.0.0.1:1/")
+				}
+				if strings.Contains(text, "%s") {
+					text = fmt.Sprintf(text, m.ID)
+				}
+				w.Header().Set("Content-Type", kind)
+				w.WriteHeader(status)
+				_, _ = io.WriteString(w, text)
+			}))
+			defer far.Close()
+			b := newBench(t, "", ServerConfig{Name: "far", URL: far.URL, Origin: capability.LocalSandbox})
+			b.config.MaxMessage, b.config.Timeout = 1<<15, 20*time.Second
+			c := b.start()
+			c.hello(`{}`)
+			if m := c.call("look"); m.Error == nil || !strings.Contains(m.Error.Message, "may have done what it asks for") || strings.Contains(m.line, "stack") {
+				t.Errorf("got %s", m.line)
+			}
+			if log := b.logged(); !strings.Contains(log, tt.log) {
+				t.Errorf("the log does not say %q: %s", tt.log, log)
+			}
+			if m := c.call("look"); !strings.Contains(m.line, `"text":"done"`) {
+				t.Errorf("the next call got %s", m.line)
+			}
+		})
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -320,11 +319,16 @@ func (c *ServerConfig) check() error {
 	if u.User != nil {
 		return errors.New("url: put what is secret into headers, which no log shows")
 	}
-	for name := range c.Headers {
-		if http.CanonicalHeaderKey(name) == name || !strings.ContainsAny(name, " :\r\n") && name != "" {
-			continue
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		if !headerName.MatchString(name) {
+			return fmt.Errorf("headers: %q is no name of a header", name)
 		}
-		return fmt.Errorf("headers: %q is no name of a header", name)
+		if strings.ContainsFunc(c.Headers[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return fmt.Errorf("headers.%s: the value has a line break or another character that no header carries", name)
+		}
 	}
 	return nil
 }
+
+// headerName is what HTTP calls a token.
+var headerName = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]+$")

@@ -107,6 +107,13 @@ func TestConfigErrors(t *testing.T) {
 		{"c.toml", "[mcpServers.a]\ncommand = \"x\"\nenv = 3", "/mcpServers/a/env: expected an object, got a number"},
 		{"c.toml", "[mcpServers.a]\ncommand = \"x\"\ncommand = \"y\"", "line 3"},
 		{"c.toml", "in_flight = nan", "finite"},
+		{"c.json", `{"in_flight": 1e99}`, "/in_flight: expected a whole number of 64 bits, got 1e99"},
+		{"c.json", `{"in_flight": 1.5}`, "/in_flight: expected a whole number of 64 bits, got 1.5"},
+		{"c.json", one + `{"url": "http://x", "headers": {"Au th": "b"}}}}`, `"Au th" is no name of a header`},
+		{"c.json", one + `{"url": "http://x", "headers": {"": "b"}}}}`, `"" is no name of a header`},
+		{"c.json", one + `{"url": "http://x", "headers": {"A:": "b"}}}}`, `"A:" is no name of a header`},
+		{"c.json", one + `{"url": "http://x", "headers": {"Ä": "b"}}}}`, `"Ä" is no name of a header`},
+		{"c.json", one + `{"url": "http://x", "headers": {"Authorization": "${TOKEN}\nX: y"}}}}`, "headers.Authorization: the value has a line break"},
 		{"c.txt", "", "expected it to end in"},
 	} {
 		_, err := ParseConfig(tt.name, []byte(tt.text), lookupTest)

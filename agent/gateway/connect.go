@@ -58,6 +58,9 @@ const grace = 2 * time.Second
 
 // spawn starts a server as a process.
 func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
+	if info, err := os.Stat(c.Dir); c.Dir != "" && (err != nil || !info.IsDir()) {
+		return nil, fmt.Errorf("cwd: expected a folder, got %q", c.Dir) // the system would say that the command is not there
+	}
 	cmd := exec.Command(c.Command, c.Args...)
 	cmd.Dir = c.Dir
 	cmd.Env = c.environment(os.Environ())
@@ -84,7 +87,8 @@ func (g *Gateway) spawn(c *ServerConfig) (mcp.Connection, error) {
 		}
 	}()
 	if err := <-started; err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Command, err), stdin.Close(), stdout.Close(), child.Close())
+		_ = stdin.Close() // starting may have closed it
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", c.Command, err), stdout.Close(), child.Close())
 	}
 	_ = child.Close() // the process has it
 	stop := func() error {

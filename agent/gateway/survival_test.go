@@ -291,3 +291,19 @@ func TestLogOfAServer(t *testing.T) {
 		t.Errorf("got %q\nwant %q", got, want)
 	}
 }
+
+// A server that cannot be started: the log names what is wrong, and nothing else.
+func TestServerThatDoesNotStart(t *testing.T) {
+	for want, c := range map[string]ServerConfig{
+		`cwd: expected a folder, got \"/dev/null\"`:    {Command: "sh", Dir: "/dev/null"},
+		`cwd: expected a folder, got \"/nonexistent\"`: {Command: "sh", Dir: "/nonexistent"},
+		"starting /nonexistent: ":                      {Command: "/nonexistent"},
+	} {
+		c.Name, c.Env = "absent", map[string]string{}
+		b := newBench(t, "", fake("good", "good", connector), c)
+		b.start().hello(`{}`)
+		if log := b.logged(); !strings.Contains(log, want) || strings.Contains(log, "already closed") {
+			t.Errorf("the log does not say %s: %s", want, log)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,15 +45,21 @@ func JSON(err error) error {
 	if errors.Is(err, json.ErrUnknownName) && e != nil {
 		return fmt.Errorf("%s: there is no such member", e.JSONPointer)
 	}
+	at := ""
+	if e != nil && e.JSONPointer != "" {
+		at = string(e.JSONPointer) + ": "
+	}
+	if e != nil && (errors.Is(e.Err, strconv.ErrRange) || errors.Is(e.Err, strconv.ErrSyntax)) && len(e.JSONValue) > 0 && e.GoType != nil && whole(e.GoType) {
+		return fmt.Errorf("%sexpected a whole number of %d bits, got %s", at, e.GoType.Bits(), e.JSONValue)
+	}
 	if kind == "" {
 		return err
 	}
-	at := ""
-	if e.JSONPointer != "" {
-		at = string(e.JSONPointer) + ": "
-	}
 	return fmt.Errorf("%sexpected %s, got %s", at, jsonWanted(e.GoType), kind)
 }
+
+// whole reports whether a type has whole numbers.
+func whole(t reflect.Type) bool { return t.Kind() >= reflect.Int && t.Kind() <= reflect.Uint64 }
 
 // standardKinds are the kinds of values by what encoding/json calls them.
 var standardKinds = map[string]string{"bool": "true or false", "string": "a string", "number": "a number", "object": "an object", "array": "an array"}

@@ -64,6 +64,8 @@ func TestJSON(t *testing.T) {
 		`[]`:                       "expected an object, got an array",
 		`{"name":2.1}`:             "/name: expected a string, got a number",
 		`{"count":true}`:           "/count: expected a number, got true or false",
+		`{"count":1e99}`:           "/count: expected a whole number of 64 bits, got 1e99",
+		`{"count":1.5}`:            "/count: expected a whole number of 64 bits, got 1.5",
 		`{"list":{}}`:              "/list: expected an array, got an object",
 		`{"named":3}`:              "/named: expected an object, got a number",
 		`{"list":[{"on":"yes"}]}`:  "/list/0/on: expected true or false, got a string",
@@ -75,7 +77,7 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
-	for _, text := range []string{`{`, `{"count":1e99}`, `{"name":"a","name":"b"}`} {
+	for _, text := range []string{`{`, `{"name":"a","name":"b"}`} {
 		var v outer
 		if err := json.Unmarshal([]byte(text), &v); err == nil || !errors.Is(JSON(err), err) {
 			t.Errorf("%s: %v became %v", text, err, JSON(err))

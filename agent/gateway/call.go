@@ -142,7 +142,7 @@ func (s *session) readCall(ctx context.Context, r *jsonrpc.Request) (*toolCall, 
 	}
 	c.up = up
 	c.Call = Call{
-		Session: s.id, ID: strconv.FormatInt(s.sequence.Add(1), 10), Server: up.Name, Tool: tool, Profile: profile,
+		Session: s.id, ID: s.start + "-" + strconv.FormatInt(s.sequence.Add(1), 10), Server: up.Name, Tool: tool, Profile: profile,
 		Arguments: json.RawMessage(bytes.Clone(arguments)),
 	}
 	if c.question, err = s.answeredBefore(c); err != nil {

@@ -32,7 +32,8 @@ type bench struct {
 	policy   *Policy
 	gate     Gate // policy, unless a test puts something before it
 	gateway  *Gateway
-	executed string // what the servers executed stands in this file
+	executed string        // what the servers executed stands in this file
+	allTime  time.Duration // if it is not the gateway's own
 	log      bytes.Buffer
 	logMu    sync.Mutex
 }
@@ -49,6 +50,8 @@ func (b *bench) logged() string {
 	defer b.logMu.Unlock()
 	return b.log.String()
 }
+
+var discard = slog.New(slog.DiscardHandler)
 
 const sessionID = "test-session"
 
@@ -103,6 +106,9 @@ func (b *bench) start() *rawClient {
 		b.t.Fatal(err)
 	}
 	g.keepAliveEvery = 20 * time.Millisecond
+	if b.allTime > 0 {
+		g.allTime = b.allTime
+	}
 	b.gateway = g
 	clientIn, gatewayOut := io.Pipe()
 	gatewayIn, clientOut := io.Pipe()

@@ -30,6 +30,7 @@ type fakeServer struct {
 	mu        sync.Mutex
 	out       *bufio.Writer
 	lists     int
+	methods   []string // of what it was sent
 }
 
 func serveFake(behaviour string) {
@@ -71,6 +72,10 @@ func (f *fakeServer) result(id json.RawMessage, result string) {
 }
 
 func (f *fakeServer) handle(id json.RawMessage, method string, params json.RawMessage) {
+	f.methods = append(f.methods, method)
+	if f.behaviour == "mute" || f.behaviour == "mute-lists" && strings.HasSuffix(method, "/list") {
+		return
+	}
 	switch method {
 	case "initialize":
 		f.result(id, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{},"prompts":{}},"serverInfo":{"name":"fake","version":"1"},"xUnknown":{"n":9007199254740993}}`)
@@ -88,6 +93,13 @@ func (f *fakeServer) handle(id json.RawMessage, method string, params json.RawMe
 		f.result(id, `{"prompts":[{"name":"hello"}]}`)
 	case "prompts/get":
 		f.result(id, `{"messages":[],"description":"`+f.behaviour+`"}`)
+	case "tasks/get":
+		f.result(id, `{"taskId":"of-somebody","status":"completed","result":{"content":[{"type":"text","text":"outside content"}]}}`)
+	case "x/methods":
+		text, _ := json.Marshal(strings.Join(f.methods, " "))
+		f.result(id, `{"methods":`+string(text)+`}`)
+	case "x/die":
+		os.Exit(3)
 	case "x/turn":
 		f.behaviour = "turned"
 		f.say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -128,6 +140,9 @@ func (f *fakeServer) list(id json.RawMessage) {
 		tools[0] = tool("look", write)
 	case "endless":
 		f.result(id, `{"tools":[`+tool(fmt.Sprintf("t%d", f.lists), closedRead)+`],"nextCursor":"more"}`)
+		return
+	case "heavy":
+		f.result(id, `{"tools":[`+tool(fmt.Sprintf("t%d", f.lists), closedRead)+`],"nextCursor":"more","_pad":"`+strings.Repeat("x", 900<<10)+`"}`)
 		return
 	case "nolist":
 		f.result(id, `{"tools":"none"}`)

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,7 @@ import (
 type session struct {
 	g        *Gateway
 	id       string
+	start    string // begins the ids of calls: a conversation that goes on in another process has other ones
 	reviewer string // who answers for the client
 	log      *slog.Logger
 	client   *link
@@ -59,7 +61,7 @@ type flight struct {
 // newSession connects to every server and serves client.
 func (g *Gateway) newSession(id, reviewer string, client mcp.Connection) (*session, error) {
 	s := &session{
-		g: g, id: id, reviewer: reviewer, log: g.log.With("session", id),
+		g: g, id: id, start: rand.Text()[:10], reviewer: reviewer, log: g.log.With("session", id),
 		flights: make(map[jsonrpc.ID]*flight), warned: make(map[string]bool),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())

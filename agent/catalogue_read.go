@@ -17,6 +17,7 @@ import (
 
 	"github.com/opa-gate/opa-gate/agent/steering"
 	"github.com/opa-gate/opa-gate/capability"
+	"github.com/opa-gate/opa-gate/internal/plain"
 	"github.com/opa-gate/opa-gate/wire"
 )
 
@@ -224,7 +225,7 @@ func tomlKey(line string) []string {
 func yamlToJSON(file string, text []byte) ([]byte, lineFinder, error) {
 	var root yaml.Node
 	if err := yaml.Unmarshal(text, &root); err != nil {
-		return nil, nil, &CatalogueError{File: file, Problem: "this is not YAML: " + err.Error()}
+		return nil, nil, &CatalogueError{File: file, Problem: "this is not YAML: " + plain.YAML(err).Error()}
 	}
 	if root.Kind == 0 { // nothing but comments
 		return []byte("{}"), func([]string, int) int { return 1 }, nil

@@ -39,7 +39,7 @@ func TestManifestErrors(t *testing.T) {
 		"empty":                   {"", "it is empty"},
 		"no skills":               {"min_severity: low\n", "expected at least one skill in skills"},
 		"a list":                  {"- a\n", "line 1: expected a mapping, got a list"},
-		"not YAML":                {"skills: [\n", "yaml: line"},
+		"not YAML":                {"skills: [\n", "the manifest cannot be used: line"},
 		"two documents":           {"skills: {a: {requested: read_only}}\n---\n{}\n", "expected one YAML document"},
 		"a member that is none":   {"skills: {a: {requested: read_only, trusted: true}}\n", "line 1: there is no member trusted"},
 		"says that it is signed":  {"skills: {a: {requested: read_only, signed: true}}\n", "line 1: there is no member signed"},

@@ -3,6 +3,7 @@ package plain
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -18,11 +19,14 @@ var (
 var got = map[string]string{"map": "a mapping", "seq": "a list", "str": "the text", "int": "the number", "float": "the number",
 	"bool": "the value", "timestamp": "the time"}
 
-// YAML is the error of decoding YAML, without the names of Go types. Err stays
-// what it is if it names none.
+// YAML is the error of decoding YAML, without the names of Go types and of the
+// package that decodes. Err stays what it is if it names neither.
 func YAML(err error) error {
 	var e *yaml.TypeError
 	if !errors.As(err, &e) {
+		if text, ok := strings.CutPrefix(fmt.Sprint(err), "yaml: "); ok { // of what is no YAML
+			return errors.New(text)
+		}
 		return err
 	}
 	said := make([]string, len(e.Errors))

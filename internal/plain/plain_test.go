@@ -33,6 +33,7 @@ func TestYAML(t *testing.T) {
 		"named:\n  a: 3":        "line 2: expected a mapping, got the number 3",
 		"named: {a: {list: x}}": "line 1: expected a list, got the text x",
 		"other: 1\ncount: x":    "line 1: there is no member other; line 2: expected a whole number, got the text x",
+		"a: [b":                 "line 1: did not find expected ',' or ']'",
 		"name: a\nname: b":      `line 2: mapping key "name" already defined at line 1`,
 	} {
 		dec := yaml.NewDecoder(strings.NewReader(text))

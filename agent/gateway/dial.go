@@ -35,6 +35,7 @@ type httpConn struct {
 	greeting  jsonrpc.ID // of the initialize request
 	version   string     // that the server answered it with
 	listening bool
+	sending   map[jsonrpc.ID]context.CancelFunc // requests whose answers are awaited
 }
 
 // dial returns a connection to a server at a URL. Nothing is sent yet.
@@ -43,7 +44,8 @@ func (g *Gateway) dial(c *ServerConfig, log *slog.Logger) (mcp.Connection, error
 	if err != nil {
 		return nil, errors.New("the url cannot be read")
 	}
-	h := &httpConn{endpoint: c.URL, limit: g.config.MaxMessage, log: log.With("server", c.Name), incoming: make(chan jsonrpc.Message), failed: make(chan error, 1)}
+	h := &httpConn{endpoint: c.URL, limit: g.config.MaxMessage, log: log.With("server", c.Name), incoming: make(chan jsonrpc.Message), failed: make(chan error, 1),
+		sending: make(map[jsonrpc.ID]context.CancelFunc)}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.client = &http.Client{
 		Transport: &headerAdder{base: http.DefaultTransport.(*http.Transport).Clone(), conn: h, target: target, headers: c.Headers},
@@ -166,6 +168,7 @@ func (h *httpConn) pump() {
 				}
 			}
 			h.mu.Unlock()
+			h.over(answer.ID)
 		}
 		h.deliver(message)
 	}
@@ -204,6 +207,11 @@ func (h *httpConn) Write(_ context.Context, message jsonrpc.Message) error {
 		if ok && r.Method == "notifications/initialized" && err == nil {
 			h.listen()
 		}
+		if ok && r.Method == "notifications/cancelled" {
+			if _, id, err := readCancelled(r.Params); err == nil {
+				h.over(id)
+			}
+		}
 		return err
 	}
 	if r.Method == "initialize" {
@@ -211,8 +219,16 @@ func (h *httpConn) Write(_ context.Context, message jsonrpc.Message) error {
 		h.greeting = r.ID
 		h.mu.Unlock()
 	}
+	ctx, cancel := context.WithCancel(context.WithValue(h.ctx, callKey{}, true))
+	h.mu.Lock()
+	h.sending[r.ID] = cancel
+	h.mu.Unlock()
 	go func() {
-		if err := h.inner.Write(context.WithValue(h.ctx, callKey{}, true), r); err != nil {
+		if err := h.inner.Write(ctx, r); err != nil {
+			if ctx.Err() != nil {
+				return // nobody waits any more
+			}
+			h.over(r.ID)
 			h.log.Warn("not sent", "method", r.Method, "error", err.Error())
 			problem := "the request could not be sent to the server"
 			if errors.Is(err, errUnreadable) {
@@ -222,6 +238,18 @@ func (h *httpConn) Write(_ context.Context, message jsonrpc.Message) error {
 		}
 	}()
 	return nil
+}
+
+// over ends the HTTP request of a request that was answered, or that nobody waits for:
+// a server that never answers would hold a connection for each.
+func (h *httpConn) over(id jsonrpc.ID) {
+	h.mu.Lock()
+	cancel := h.sending[id]
+	delete(h.sending, id)
+	h.mu.Unlock()
+	if cancel != nil {
+		cancel()
+	}
 }
 
 // Close implements mcp.Connection.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
 	"github.com/opa-gate/opa-gate/capability"
 )
 
@@ -87,6 +89,77 @@ func TestHTTPServerAnswersBadly(t *testing.T) {
 			}
 			if m := c.call("look"); !strings.Contains(m.line, `"text":"done"`) {
 				t.Errorf("the next call got %s", m.line)
+			}
+		})
+	}
+}
+
+// A server over HTTP that does not answer, or stops in the middle of its answer: once
+// nobody waits any more its connection is given back, and others go on.
+func TestHTTPServerHangs(t *testing.T) {
+	for name, begin := range map[string]func(http.ResponseWriter){
+		"says nothing":  func(http.ResponseWriter) {},
+		"half an event": func(w http.ResponseWriter) { w.Header().Set("Content-Type", "text/event-stream"); w.WriteHeader(200) },
+		"half a message": func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"jsonrpc":"2.0",`)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			left := make(chan struct{}, 10)
+			far := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				message, err := decodeMessage(body)
+				m, ok := message.(*jsonrpc.Request)
+				if err != nil || !ok {
+					http.Error(w, "what?", http.StatusMethodNotAllowed)
+					return
+				}
+				result := `{}`
+				switch {
+				case !m.IsCall():
+					w.WriteHeader(http.StatusAccepted)
+					return
+				case m.Method == "initialize":
+					result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"far","version":"1"}}`
+				case m.Method == "tools/list":
+					result = `{"tools":[` + tool("look", closedRead) + `]}`
+				case m.Method == "tools/call":
+					begin(w)
+					if w.Header().Get("Content-Type") != "" {
+						_ = http.NewResponseController(w).Flush()
+					}
+					select {
+					case <-r.Context().Done():
+						left <- struct{}{}
+					case <-time.After(30 * time.Second):
+					}
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, idText(m.ID), result)
+			}))
+			defer far.Close()
+			defer far.CloseClientConnections()
+			b := newBench(t, "", ServerConfig{Name: "far", URL: far.URL, Origin: capability.LocalSandbox})
+			b.config.Timeout = 2 * time.Second
+			c := b.start()
+			c.hello(`{}`)
+			id, _ := c.send("tools/call", `{"name":"look"}`)
+			if m := c.call("look"); m.Error == nil || !strings.Contains(m.Error.Message, "did not answer in time") {
+				t.Errorf("got %s", m.line)
+			}
+			c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+			for range 2 {
+				select {
+				case <-left:
+				case <-time.After(20 * time.Second):
+					t.Fatal("the connection is still held")
+				}
+			}
+			if m := c.request("ping", `{}`); m.Error != nil {
+				t.Errorf("another request got %s", m.line)
 			}
 		})
 	}

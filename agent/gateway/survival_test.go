@@ -307,3 +307,42 @@ func TestServerThatDoesNotStart(t *testing.T) {
 		}
 	}
 }
+
+// An answer to a question of this program that comes twice counts once, and one that
+// comes when the call was given up counts not at all.
+func TestAnswersThatComeTwiceOrLate(t *testing.T) {
+	const accept = `,"result":{"action":"accept","content":{"decision":"approve this call once"}}}`
+	b, c := tainted(t, "good", `{"elicitation":{}}`)
+	questions := make(chan string, 1)
+	c.on = func(m wireMessage) bool {
+		if m.Method == "elicitation/create" {
+			questions <- `{"jsonrpc":"2.0","id":` + string(m.ID)
+		}
+		return true
+	}
+	id, answer := c.send("tools/call", `{"name":"send","arguments":{"n":1}}`)
+	question := <-questions
+	c.write(question + `,"result":{"action":"decline"}}`)
+	c.write(question + accept)
+	if m := c.await(answer); !strings.Contains(m.line, `"opa-gate/outcome":"deny"`) {
+		t.Errorf("declined, then approved: %s", m.line)
+	}
+	id, answer = c.send("tools/call", `{"name":"send","arguments":{"n":2}}`)
+	question = <-questions
+	c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+	c.request("ping", `{}`) // what was written before was read
+	c.write(question + accept)
+	c.write(question + accept)
+	c.request("ping", `{}`)
+	select {
+	case m := <-answer:
+		t.Errorf("a call that was given up was answered: %s", m.line)
+	default:
+	}
+	if p, n, err := b.ledger.Waiting(t.Context(), 10); err != nil || n != 1 {
+		t.Errorf("%d escalations wait (%v, %v), want that of the call that was given up", n, p, err)
+	}
+	if got := len(b.calls()); got != 1 {
+		t.Errorf("%d calls were executed, want the first alone", got)
+	}
+}

@@ -165,7 +165,7 @@ func (s *Server) Start(t testing.TB) {
 	if s.hasty {
 		cmd.Args = append(cmd.Args, "-c", "fsync=off", "-c", "full_page_writes=off")
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGQUIT // a test that crashes leaves nothing running
+	endWithTest(cmd.SysProcAttr)
 	s.log.Reset()
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	started := make(chan error)

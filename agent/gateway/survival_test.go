@@ -320,14 +320,14 @@ func TestAnswersThatComeTwiceOrLate(t *testing.T) {
 		}
 		return true
 	}
-	id, answer := c.send("tools/call", `{"name":"send","arguments":{"n":1}}`)
+	_, answer := c.send("tools/call", `{"name":"send","arguments":{"n":1}}`)
 	question := <-questions
 	c.write(question + `,"result":{"action":"decline"}}`)
 	c.write(question + accept)
 	if m := c.await(answer); !strings.Contains(m.line, `"opa-gate/outcome":"deny"`) {
 		t.Errorf("declined, then approved: %s", m.line)
 	}
-	id, answer = c.send("tools/call", `{"name":"send","arguments":{"n":2}}`)
+	id, answer := c.send("tools/call", `{"name":"send","arguments":{"n":2}}`)
 	question = <-questions
 	c.write(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 	c.request("ping", `{}`) // what was written before was read

@@ -2,6 +2,7 @@
 GO ?= go
 STATICCHECK ?= $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 10s
+BENCHTIME ?= 1s
 
 .PHONY: all build test race lint exhaustive fuzz bench bench-serve bench-ledger bench-hook microbench generate
 
@@ -54,7 +55,7 @@ bench-hook:
 
 # Go's own benchmarks of the parts.
 microbench:
-	$(GO) test -run '^$$' -bench . -benchmem ./capability ./wire ./evaluator ./cmd/opa-gate ./agent ./agent/gateway
+	$(GO) test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./capability ./wire ./evaluator ./cmd/opa-gate ./agent ./agent/gateway
 
 generate:
 	$(GO) generate ./...

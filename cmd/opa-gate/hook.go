@@ -222,10 +222,14 @@ func (f *hookFlags) watched() []hook.Watched {
 			out = append(out, hook.Watched{Path: path})
 		}
 	}
-	for _, path := range append(f.ledger.files(), f.log) {
+	file, keys := f.ledger.files()
+	for _, path := range []string{file, f.log} {
 		if path != "" {
 			out = append(out, hook.Watched{Path: path, Same: true})
 		}
+	}
+	for _, path := range keys { // whom nobody trusts any longer must not count
+		out = append(out, hook.Watched{Path: path, Optional: true})
 	}
 	return out
 }

@@ -41,8 +41,8 @@ type fakeAgent struct {
 }
 
 // newAgent installs the hook, with a copy of the policies and a catalogue that
-// can be broken.
-func newAgent(t *testing.T, light bool) *fakeAgent {
+// can be broken, and more flags.
+func newAgent(t *testing.T, light bool, more ...string) *fakeAgent {
 	t.Helper()
 	a := &fakeAgent{t: t, dir: t.TempDir()}
 	a.policies, a.ledger = filepath.Join(a.dir, "policies"), filepath.Join(a.dir, "state", "ledger.db")
@@ -61,11 +61,11 @@ func newAgent(t *testing.T, light bool) *fakeAgent {
 	a.write("agent.toml", "[tools.Never]\norigin = \"local-sandbox\"\nveto = \"no\"\n")
 	for _, args := range [][]string{
 		{"policy", "init", a.policies},
-		{"hook", "install", "--yes", "--settings", a.path("settings.json"), "--policies", a.policies, "--ledger", a.ledger,
-			"--catalogue", a.path("agent.toml"), "--idle", "5s", "--deadline", "15s", "--auto-allow"},
+		append([]string{"hook", "install", "--yes", "--settings", a.path("settings.json"), "--policies", a.policies, "--ledger", a.ledger,
+			"--catalogue", a.path("agent.toml"), "--idle", "5s", "--deadline", "15s", "--auto-allow"}, more...),
 	} {
 		cmd := exec.Command(gate, args...)
-		cmd.Env = a.env()
+		cmd.Env, cmd.Dir = a.env(), a.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}

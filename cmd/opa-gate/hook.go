@@ -148,11 +148,11 @@ func (f *hookFlags) reply(ctx context.Context, in io.Reader) (r hook.Reply) {
 	}
 	opened, err := f.open(ctx)
 	if err != nil {
-		return hook.Block(err.Error())
+		return hook.Refuse(err)
 	}
 	r = opened.Handler.Handle(ctx, input, os.Getenv("CLAUDE_PROJECT_DIR"))
 	if err := opened.Close(); err != nil { // what it was to keep may not be kept
-		return hook.Block(err.Error())
+		return hook.Refuse(err)
 	}
 	return r
 }

@@ -245,32 +245,42 @@ type Result struct {
 
 // Result takes note of the end of a call. If the call's result taints the
 // conversation, the conversation is tainted when Result returns, even if nobody has
-// asked the gate about the call. An error means that this is not known.
+// asked the gate about the call. An error means that this is not known; a result
+// that is malformed taints as well.
 func (g *Gate) Result(ctx context.Context, r Result) (st State, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			st, err = State{}, fmt.Errorf("%w: %v", ErrPanic, p)
 		}
 	}()
-	arguments, err := r.check()
-	if err != nil {
-		return State{}, err
+	why := Ended
+	if r.Failed {
+		why = Failed
 	}
-	if err := g.settle(ctx, &r.Request); err != nil {
-		return State{}, err
+	arguments, err := r.check()
+	if err != nil { // it has come in all the same, and may be anything
+		_, tainted := g.Sessions.Taint(ctx, r.Session, Source{Why: why, Tool: shown(r.Tool)})
+		if errors.Is(tainted, ErrSession) {
+			return State{}, err
+		}
+		return State{}, errors.Join(err, tainted)
 	}
 	tool, _, tainting, err := g.tool(ctx, &r.Request)
 	if err != nil {
 		return State{}, err
 	}
-	if !tainting {
-		return g.Sessions.State(ctx, r.Session)
+	if tainting { // before anything else can go wrong
+		st, err = g.Sessions.Taint(ctx, r.Session, r.source(why, tool, arguments))
+	} else {
+		st, err = g.Sessions.State(ctx, r.Session)
 	}
-	why := Ended
-	if r.Failed {
-		why = Failed
+	if err == nil {
+		err = g.settle(ctx, &r.Request)
 	}
-	return g.Sessions.Taint(ctx, r.Session, r.source(why, tool, arguments))
+	if err != nil {
+		return State{}, err
+	}
+	return st, nil
 }
 
 // tool is what is known of the tool of a request, and whether its results taint.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/opa-gate/opa-gate/agent"
 	"github.com/opa-gate/opa-gate/agent/internal/memlog"
@@ -333,3 +335,43 @@ func TestSandbox(t *testing.T) {
 		t.Errorf("%+v", v.Outcome)
 	}
 }
+
+// What is wrong with the news of a call's end does not keep what came in from being
+// recorded.
+func TestResultThatCannotBeRead(t *testing.T) {
+	long := strings.Repeat("x", agent.MaxTool+1)
+	for name, r := range map[string]agent.Request{
+		"no tool":                    {},
+		"a long name":                {Tool: long},
+		"a long call":                {Tool: "WebFetch", CallID: long},
+		"arguments that are a text":  {Tool: "WebFetch", Arguments: json.RawMessage(`"x"`)},
+		"arguments given twice":      {Tool: "WebFetch", Arguments: json.RawMessage(`{"url":1,"url":2}`)},
+		"a tool that taints nothing": {Tool: "TaskList", Arguments: json.RawMessage(`[]`)},
+		"who asked cannot be told":   {Tool: "WebFetch", CallID: "asked"},
+	} {
+		for _, failed := range []bool{false, true} {
+			g, log := newGate(t, "")
+			g.Approvals = noApprovals{}
+			if _, err := log.Update(t.Context(), `asked:["s","asked"]`, func([]agent.Entry, time.Time) ([]agent.Draft, error) {
+				return []agent.Draft{{Kind: agent.KindAsked, Subject: `asked:["s","asked"]`, Body: []byte("5")}}, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			r.Session = "s"
+			if _, err := g.Result(t.Context(), agent.Result{Request: r, Failed: failed}); !errors.Is(err, agent.ErrRequest) && !errors.Is(err, agent.ErrHistory) {
+				t.Errorf("%s: %v", name, err)
+			}
+			st, err := g.Sessions.State(t.Context(), "s")
+			if err != nil || st.Taint != capability.Tainted || len(st.Describe()) > 1000 {
+				t.Errorf("%s: %v, %+v, %v", name, st.Taint, st.Sources, err)
+			}
+		}
+	}
+	g, _ := newGate(t, "")
+	if _, err := g.Result(t.Context(), agent.Result{Request: agent.Request{Session: "a\n", Tool: "WebFetch"}}); !errors.Is(err, agent.ErrSession) || strings.Count(err.Error(), agent.ErrSession.Error()) != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
+// noApprovals are never asked.
+type noApprovals struct{ agent.Approvals }

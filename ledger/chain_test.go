@@ -329,11 +329,12 @@ func TestFiles(t *testing.T) {
 		{Config{}, "/state/opa-gate/ledger.db /config/opa-gate/approvals.key"},
 		{Config{Name: "l.db", KeyFile: "k"}, "l.db k"},
 		{Config{Name: "sqlite:/a/l.db", KeyFile: "k", Trust: []string{"t", "u"}}, "/a/l.db k t u"},
-		{Config{Name: "memory:", Trust: []string{"t"}}, "t"},
-		{Config{Name: "postgres://u@h/d"}, "/config/opa-gate/approvals.key"},
-		{Config{Name: "postgresql:///d", KeyFile: "k"}, "k"},
+		{Config{Name: "memory:", Trust: []string{"t"}}, " t"},
+		{Config{Name: "postgres://u@h/d"}, " /config/opa-gate/approvals.key"},
+		{Config{Name: "postgresql:///d", KeyFile: "k"}, " k"},
 	} {
-		if got := strings.Join(tt.config.Files(), " "); got != tt.want {
+		file, keys := tt.config.Files()
+		if got := file + " " + strings.Join(keys, " "); got != tt.want {
 			t.Errorf("%+v: got %s, want %s", tt.config, got, tt.want)
 		}
 	}

@@ -78,12 +78,13 @@ func (c *Config) keyFile() (string, error) {
 	return c.KeyFile, nil
 }
 
-// Files are those that Open reads: that of the ledger, if it is one, and those of
-// the keys.
-func (c *Config) Files() []string {
-	path, _, _ := sqliteFile(c.Name) // Open says what is wrong
+// Files are those that Open reads: that of the ledger, "" if it is none, and those
+// of the keys. What is in the first is asked for each time, what is in the others is
+// read once.
+func (c *Config) Files() (ledger string, keys []string) {
+	ledger, _, _ = sqliteFile(c.Name) // Open says what is wrong
 	key, _ := c.keyFile()
-	return slices.DeleteFunc(append([]string{path, key}, c.Trust...), func(file string) bool { return file == "" })
+	return ledger, slices.DeleteFunc(append([]string{key}, c.Trust...), func(file string) bool { return file == "" })
 }
 
 // DefaultKeyFile is the file of the user's key: $XDG_CONFIG_HOME/opa-gate/approvals.key,

@@ -27,8 +27,18 @@ type Reply struct {
 
 // Block is the reply that refuses, with one line that says why.
 func Block(why string) Reply {
-	return Reply{Stderr: "opa-gate: " + cut(wire.Printable(why), maxReason) + "\n", Exit: ExitBlock}
+	// Some errors have lines, set in with tabs. In JSON that is told, a line can only
+	// end between members.
+	lines := strings.FieldsFunc(why, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return Reply{Stderr: "opa-gate: " + cut(wire.Printable(strings.Join(lines, " ")), maxReason) + "\n", Exit: ExitBlock}
 }
+
+// Refuse is the reply that refuses because something failed, with one line that
+// says what, and what to do.
+func Refuse(err error) Reply { return Block(err.Error() + "; " + remedy(err)) }
 
 // A Dialect is the agent whose answers a hook gives.
 type Dialect string

@@ -138,7 +138,7 @@ func (h *Handler) start(ctx context.Context, e *event) Reply {
 // failed refuses, and says what to do.
 func (h *Handler) failed(e *event, err error) Reply {
 	h.log(record{Session: e.Session, Event: e.Name, Tool: e.Tool, Call: e.Call, Agent: e.Agent, Outcome: "error", Reason: err.Error()})
-	return Block(err.Error() + "; " + remedy(err))
+	return Refuse(err)
 }
 
 // remedy says what a person can do about an error.

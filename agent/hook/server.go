@@ -95,7 +95,7 @@ func (s *Server) reply(ctx context.Context, q line.Request) (r Reply) {
 	}()
 	g, err := s.use(ctx)
 	if err != nil {
-		return Block(err.Error())
+		return Refuse(err)
 	}
 	defer g.users.Done()
 	return g.Handler.Handle(ctx, q.Input, q.Project)

@@ -15,14 +15,15 @@ type Watched struct {
 	// Same: what counts is that the path leads to the same file, and not what is in
 	// it. It may be missing at first.
 	Same bool
+	// Optional: it may be missing, and counts as changed once it is there.
+	Optional bool
 }
 
 // maxWatched bounds the files of a folder.
 const maxWatched = 20_000
 
 // stampOf sums up the state of files: two stamps are equal only if nothing has
-// changed. Files that are missing are an error, unless being the same file is
-// all that counts.
+// changed. Files that are missing are an error, unless they may be.
 func stampOf(watched []Watched) (string, error) {
 	var b strings.Builder
 	n := 0
@@ -36,6 +37,10 @@ func stampOf(watched []Watched) (string, error) {
 			continue
 		}
 		path, err := filepath.EvalSymlinks(w.Path)
+		if w.Optional && errors.Is(err, fs.ErrNotExist) {
+			_, _ = fmt.Fprintf(&b, "%q missing\n", w.Path)
+			continue
+		}
 		if err != nil {
 			return "", fmt.Errorf("%w; put it back, or install the hook again", err)
 		}

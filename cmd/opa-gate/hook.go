@@ -148,11 +148,11 @@ func (f *hookFlags) reply(ctx context.Context, in io.Reader) (r hook.Reply) {
 	}
 	opened, err := f.open(ctx)
 	if err != nil {
-		return hook.Block(err.Error())
+		return hook.Refuse(err)
 	}
 	r = opened.Handler.Handle(ctx, input, os.Getenv("CLAUDE_PROJECT_DIR"))
 	if err := opened.Close(); err != nil { // what it was to keep may not be kept
-		return hook.Block(err.Error())
+		return hook.Refuse(err)
 	}
 	return r
 }
@@ -222,10 +222,14 @@ func (f *hookFlags) watched() []hook.Watched {
 			out = append(out, hook.Watched{Path: path})
 		}
 	}
-	for _, path := range append(f.ledger.files(), f.log) {
+	file, keys := f.ledger.files()
+	for _, path := range []string{file, f.log} {
 		if path != "" {
 			out = append(out, hook.Watched{Path: path, Same: true})
 		}
+	}
+	for _, path := range keys { // whom nobody trusts any longer must not count
+		out = append(out, hook.Watched{Path: path, Optional: true})
 	}
 	return out
 }

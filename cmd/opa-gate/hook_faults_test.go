@@ -41,8 +41,8 @@ type fakeAgent struct {
 }
 
 // newAgent installs the hook, with a copy of the policies and a catalogue that
-// can be broken.
-func newAgent(t *testing.T, light bool) *fakeAgent {
+// can be broken, and more flags.
+func newAgent(t *testing.T, light bool, more ...string) *fakeAgent {
 	t.Helper()
 	a := &fakeAgent{t: t, dir: t.TempDir()}
 	a.policies, a.ledger = filepath.Join(a.dir, "policies"), filepath.Join(a.dir, "state", "ledger.db")
@@ -61,11 +61,11 @@ func newAgent(t *testing.T, light bool) *fakeAgent {
 	a.write("agent.toml", "[tools.Never]\norigin = \"local-sandbox\"\nveto = \"no\"\n")
 	for _, args := range [][]string{
 		{"policy", "init", a.policies},
-		{"hook", "install", "--yes", "--settings", a.path("settings.json"), "--policies", a.policies, "--ledger", a.ledger,
-			"--catalogue", a.path("agent.toml"), "--idle", "5s", "--deadline", "15s", "--auto-allow"},
+		append([]string{"hook", "install", "--yes", "--settings", a.path("settings.json"), "--policies", a.policies, "--ledger", a.ledger,
+			"--catalogue", a.path("agent.toml"), "--idle", "5s", "--deadline", "15s", "--auto-allow"}, more...),
 	} {
 		cmd := exec.Command(gate, args...)
-		cmd.Env = a.env()
+		cmd.Env, cmd.Dir = a.env(), a.dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}
@@ -229,24 +229,29 @@ func (a *fakeAgent) moved(name, content string, f func()) {
 }
 
 func faultyFiles(t *testing.T, a *fakeAgent) {
-	for _, tt := range []struct{ what, name, content string }{
-		{"no policies", "policies", ""},
-		{"policies are a file", "policies", "package gate"},
-		{"a broken rule", "policies/gate/taint/taint.rego", "package gate.taint\n\nrevoked := "},
-		{"a rule is gone", "policies/gate/call/call.rego", ""},
-		{"no catalogue", "agent.toml", ""},
-		{"a broken catalogue", "agent.toml", "[tools"},
-		{"a catalogue with an unknown key", "agent.toml", "[tools.Bash]\norigan = \"fetcher\"\n"},
-		{"no program", "bin/opa-gate", ""},
-		{"another program", "bin/opa-gate", "#!/bin/sh\nexit 1\n"},
+	const remedy = "; nothing was decided; opa-gate hook status tells what is wrong\n"
+	for _, tt := range []struct{ what, name, content, says string }{
+		{"no policies", "policies", "", remedy},
+		{"policies are a file", "policies", "package gate", remedy},
+		{"a broken rule", "policies/gate/taint/taint.rego", "package gate.taint\n\nrevoked := ", remedy},
+		{"a rule is gone", "policies/gate/call/call.rego", "", remedy},
+		{"no catalogue", "agent.toml", "", remedy},
+		{"a broken catalogue", "agent.toml", "[tools", remedy},
+		{"a catalogue with an unknown key", "agent.toml", "[tools.Bash]\norigan = \"fetcher\"\n", remedy},
+		{"no program", "bin/opa-gate", "", ""}, // the shell or opa-gate-hook says so
+		{"another program", "bin/opa-gate", "#!/bin/sh\nexit 1\n", ""},
 	} {
 		if _, err := os.Stat(a.path(tt.name)); err != nil {
 			t.Fatal(err)
 		}
 		a.moved(tt.name, tt.content, func() {
 			a.neverRuns(tt.what, "")
-			if runs, out := a.call("", "TaskList"); runs {
+			runs, out := a.call("", "TaskList")
+			if runs {
 				t.Errorf("%s: a call was decided: %s", tt.what, out)
+			}
+			if tt.says != "" && (!strings.HasSuffix(out, tt.says) || strings.Count(out, "\n") != 1) {
+				t.Errorf("%s: one line that ends with %q is to be told, and %q is", tt.what, tt.says, out)
 			}
 		})
 	}

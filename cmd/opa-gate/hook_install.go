@@ -211,10 +211,8 @@ func install(cmd *cobra.Command, path string, events []string, h settings.Hook, 
 	if err := agree(cmd, path, file.Text, after, yes); err != nil {
 		return err
 	}
-	if err := (&settings.Record{Path: file.Path, There: before != nil && file.There, Put: put}).Save(record); err != nil {
-		return err
-	}
-	if err := file.Write(after); err != nil {
+	made := &settings.Record{Path: file.Path, There: before != nil && file.There, Put: put}
+	if err := file.Write(after, func() error { return made.Save(record) }); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Installed in %s. Sessions that run already may need a restart.\n", wire.Printable(path))
@@ -259,7 +257,7 @@ the file is what it was before, byte for byte, or gone if there was none.`,
 			if err := agree(cmd, path, file.Text, before, where.yes); err != nil {
 				return err
 			}
-			if err := file.Write(before); err != nil {
+			if err := file.Write(before, nil); err != nil {
 				return err
 			}
 			if err := os.Remove(record); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -96,7 +97,7 @@ func statusOf(ctx context.Context, path, agent string) hookStatus {
 		s.Events = append(s.Events, h.Event)
 	}
 	if s.Command != "" {
-		s.try(ctx)
+		s.try(ctx, found)
 	}
 	if s.Command != "" && s.Agent == string(hook.Claude) {
 		s.Problems = append(s.Problems, switchedOff(path)...)
@@ -129,8 +130,11 @@ func switchedOff(path string) (problems []string) {
 	return problems
 }
 
+// agentsLimit is how long agents wait for a hook of which the settings do not say it.
+const agentsLimit = time.Minute
+
 // try looks at what the installed command needs.
-func (s *hookStatus) try(ctx context.Context) {
+func (s *hookStatus) try(ctx context.Context, found []settings.Found) {
 	wrong := func(format string, values ...any) { s.Problems = append(s.Problems, fmt.Sprintf(format, values...)) }
 	program, args, _ := settings.Ours(s.Command)
 	for _, name := range []string{program, filepath.Join(filepath.Dir(program), "opa-gate")} {
@@ -149,6 +153,15 @@ func (s *hookStatus) try(ctx context.Context) {
 	for _, event := range hook.Events(hook.Dialect(f.agent.value)) {
 		if !slices.Contains(s.Events, event) {
 			wrong("there is no hook for %s; install it again", event)
+		}
+	}
+	for _, h := range found {
+		limit := h.Timeout
+		if limit <= 0 {
+			limit = agentsLimit.Seconds()
+		}
+		if f.mode.value == modeEnforce && limit <= f.limit().Seconds() {
+			wrong("the agent gives the hook for %s up after %gs, before it refuses by itself after %v, and lets the call run; install it again", h.Event, limit, f.limit())
 		}
 	}
 	if f.mode.value == modeEnforce && !strings.HasSuffix(strings.TrimSpace(s.Command), "|| exit 2") {

@@ -72,8 +72,9 @@ func (f *ledgerFlags) open(ctx context.Context) (*ledger.Ledger, error) {
 	return f.named(func(name string) (*ledger.Ledger, error) { return f.config(name).Open(ctx) })
 }
 
-// files are those that the ledger is opened from.
-func (f *ledgerFlags) files() []string { return f.config(f.called()).Files() }
+// files are those that the ledger is opened from: its own, "" if it has none, and
+// those of its keys.
+func (f *ledgerFlags) files() (ledger string, keys []string) { return f.config(f.called()).Files() }
 
 // called is the name that the flag or the environment gives the ledger.
 func (f *ledgerFlags) called() string {

@@ -172,7 +172,7 @@ const (
 )
 
 // pathFlags are the flags of opa-gate hook whose values are paths.
-var pathFlags = []string{"--policies", "--catalogue", "--ledger", "--key", "--log"}
+var pathFlags = []string{"--policies", "--catalogue", "--ledger", "--key", "--trust", "--log"}
 
 // read looks at the arguments of opa-gate hook: how long it may take, and
 // whether a resident gate can stand for it, which a path that is relative to

@@ -297,6 +297,8 @@ func TestRead(t *testing.T) {
 		{"--policies /a --catalogue=/b --ledger=postgres://x/y", DefaultDeadline, true},
 		{"--policies a", DefaultDeadline, false},
 		{"--catalogue=b", DefaultDeadline, false},
+		{"--trust keys.pub", DefaultDeadline, false},
+		{"--trust=/keys.pub --key /key", DefaultDeadline, true},
 		{"--ledger sqlite:x", DefaultDeadline, false},
 		{"--ledger sqlite:/x", DefaultDeadline, true},
 		{"--log", DefaultDeadline, false},

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -32,113 +31,6 @@ type Hook struct {
 type Insertion struct {
 	Offset int    `json:"offset"` // in the text as it is afterwards, of all insertions
 	Text   string `json:"text"`
-}
-
-// Quote writes a word for a shell.
-func Quote(word string) string {
-	if word != "" && strings.IndexFunc(word, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,@+", r))
-	}) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// Words is the inverse of words written by [Quote] with blanks between them, up
-// to the first one that means something to a shell.
-func Words(command string) []string {
-	var words []string
-	var word strings.Builder
-	inWord, quoted := false, false
-	for i := 0; i < len(command); i++ {
-		switch c := command[i]; {
-		case quoted && c == '\'':
-			quoted = false
-		case quoted:
-			word.WriteByte(c)
-		case c == '\'':
-			quoted, inWord = true, true
-		case c == '\\' && i+1 < len(command):
-			i++
-			word.WriteByte(command[i])
-			inWord = true
-		case c == ' ':
-			if inWord {
-				words = append(words, word.String())
-				word.Reset()
-				inWord = false
-			}
-		case strings.IndexByte("|&;<>()$`\"\n", c) >= 0:
-			return words
-		default:
-			word.WriteByte(c)
-			inWord = true
-		}
-	}
-	if inWord {
-		words = append(words, word.String())
-	}
-	return words
-}
-
-// Ours reports whether a command of the settings is this program's hook, and
-// returns its arguments.
-func Ours(command string) (program string, args []string, ok bool) {
-	words := Words(command)
-	switch {
-	case len(words) > 0 && filepath.Base(words[0]) == "opa-gate-hook":
-		return words[0], words[1:], true
-	case len(words) > 1 && filepath.Base(words[0]) == "opa-gate" && words[1] == "hook":
-		return words[0], words[2:], true
-	}
-	return "", nil, false
-}
-
-// A Found is a hook of this program in settings.
-type Found struct {
-	Event     string
-	Matcher   string // "" is every tool
-	Command   string
-	OnFailure string
-	Timeout   float64
-}
-
-type group struct {
-	Matcher string `json:"matcher"`
-	Hooks   []struct {
-		Type      string  `json:"type"`
-		Command   string  `json:"command"`
-		Timeout   float64 `json:"timeout"`
-		OnFailure string  `json:"onFailure"`
-	} `json:"hooks"`
-}
-
-// Find returns the hooks of this program, in the order of the events' names.
-func Find(text []byte) ([]Found, error) {
-	root, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
-	var out []Found
-	hooks := root.member("hooks")
-	if hooks == nil {
-		return nil, nil
-	}
-	for _, m := range hooks.members {
-		var groups []group
-		if json.Unmarshal(m.value.raw, &groups) != nil {
-			continue // not one that this program has written
-		}
-		for _, g := range groups {
-			for _, h := range g.Hooks {
-				if _, _, ok := Ours(h.Command); ok {
-					out = append(out, Found{Event: m.name, Matcher: g.Matcher, Command: h.Command, OnFailure: h.OnFailure, Timeout: h.Timeout})
-				}
-			}
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Found) int { return strings.Compare(a.Event, b.Event) })
-	return out, nil
 }
 
 // SwitchedOff returns the members of settings of Claude Code that have no hook run, or
@@ -260,42 +152,23 @@ func Remove(text []byte) ([]byte, error) {
 
 // ours finds the next thing to take out.
 func (n *node) ours() (from, to int, ok bool) {
-	hooks := n.member("hooks")
-	if hooks == nil || hooks.kind != '{' {
+	all := n.entries()
+	if len(all) == 0 {
 		return 0, 0, false
 	}
-	for i, event := range hooks.members {
-		for j, g := range event.value.members {
-			list := g.value.member("hooks")
-			if list == nil || list.kind != '[' {
-				continue
-			}
-			for k, h := range list.members {
-				var entry struct {
-					Command string `json:"command"`
-				}
-				if json.Unmarshal(h.value.raw, &entry) != nil {
-					continue
-				}
-				if _, _, ours := Ours(entry.Command); !ours {
-					continue
-				}
-				parent, at := list, k
-				for _, up := range []struct {
-					n *node
-					i int
-				}{{event.value, j}, {hooks, i}, {n, n.index("hooks")}} {
-					if len(parent.members) > 1 {
-						break
-					}
-					parent, at = up.n, up.i
-				}
-				from, to = parent.span(at)
-				return from, to, true
-			}
+	e, hooks := all[0], n.member("hooks")
+	parent, at := e.list, e.at
+	for _, up := range []struct {
+		n *node
+		i int
+	}{{hooks.members[e.event].value, e.group}, {hooks, e.event}, {n, n.index("hooks")}} {
+		if len(parent.members) > 1 {
+			break
 		}
+		parent, at = up.n, up.i
 	}
-	return 0, 0, false
+	from, to = parent.span(at)
+	return from, to, true
 }
 
 // A node is a value of the settings with where it stands.

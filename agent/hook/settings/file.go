@@ -65,35 +65,59 @@ func Read(path string) (*File, error) {
 	return f, nil
 }
 
-// Write puts text in the place of what was read, in one step and with the same
-// mode. Text nil removes the file. It is ErrChanged if the file is no longer what
-// was read.
-func (f *File) Write(text []byte) error {
-	now, err := Read(f.Path)
+// Write puts text in the place of what was read, in one step, with the same owner
+// and mode. Text nil removes the file. It is ErrChanged if the file is no longer
+// what was read. First, if it is not nil, is called when nothing stands in the way
+// any more; nothing is written if it fails. Of several who write at once only one
+// gets so far.
+func (f *File) Write(text []byte, first func() error) error {
+	dir := filepath.Dir(f.Path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
 	if err != nil {
 		return err
 	}
-	if now.There != f.There || !bytes.Equal(now.Text, f.Text) {
-		return fmt.Errorf("%w: %s; look at them and try again", ErrChanged, f.Path)
+	defer unlock()
+	ready := func() error {
+		now, err := Read(f.Path)
+		if err != nil {
+			return err
+		}
+		if now.There != f.There || !bytes.Equal(now.Text, f.Text) {
+			return fmt.Errorf("%w: %s; look at them and try again", ErrChanged, f.Path)
+		}
+		if first != nil {
+			return first()
+		}
+		return nil
 	}
-	if text == nil {
-		return os.Remove(f.Path)
+	if text != nil {
+		return replace(f.Path, text, f.mode, ready)
 	}
-	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
+	if err := ready(); err != nil {
 		return err
 	}
-	return replace(f.Path, text, f.mode)
+	return os.Remove(f.Path)
 }
 
-// replace writes a file that has its name only once it is whole.
-func replace(path string, text []byte, mode fs.FileMode) error {
+// replace writes a file that has its name only once it is whole, and only if ready,
+// which is called in the last moment, says so.
+func replace(path string, text []byte, mode fs.FileMode, ready func() error) error {
 	out, err := os.CreateTemp(filepath.Dir(path), ".opa-gate-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(out.Name()) }() // no longer there if all went well
 	_, err = out.Write(text)
+	if before, there := os.Stat(path); err == nil && there == nil {
+		err = keepOwner(out, before)
+	}
 	if err := errors.Join(err, out.Chmod(mode), out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
 		return err
 	}
 	return os.Rename(out.Name(), path)
@@ -122,7 +146,7 @@ func (r *Record) Save(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return replace(file, append(text, '\n'), 0o600)
+	return replace(file, append(text, '\n'), 0o600, func() error { return nil })
 }
 
 // LoadRecord reads a record; nil if there is none that can be used.

@@ -147,6 +147,10 @@ func TestWords(t *testing.T) {
 	for command, want := range map[string]bool{
 		"/x/opa-gate hook || exit 2": true, "opa-gate-hook": true, "opa-gate serve": false, "opa-gate": false,
 		"echo opa-gate-hook": false, "": false, "opa-gate-hooked": false,
+		"opa-gate hook --mode=shadow": true, "opa-gate hook && x": true,
+		`"/a b/opa-gate-hook" --system="it's" || exit 2`: true, `"/a\"b/opa-gate" "hook"`: true,
+		"opa-gate hook status || true": false, "opa-gate hook install --yes": false, "opa-gate 'hook' 'status'": false,
+		`"$HOME/opa-gate-hook"`: false, "`x`/opa-gate-hook": false, `"opa-gate-hook x"`: false,
 	} {
 		if _, _, ok := settings.Ours(command); ok != want {
 			t.Errorf("%q: %v, want %v", command, ok, want)
@@ -167,7 +171,7 @@ func TestFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Write([]byte(`{"a":1}`)); err != nil {
+	if err := f.Write([]byte(`{"a":1}`), nil); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Lstat(link)
@@ -177,14 +181,14 @@ func TestFile(t *testing.T) {
 	if info, err := os.Stat(real); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-	if err := f.Write([]byte(`{"b":1}`)); !errors.Is(err, settings.ErrChanged) {
+	if err := f.Write([]byte(`{"b":1}`), nil); !errors.Is(err, settings.ErrChanged) {
 		t.Errorf("written over what somebody else wrote: %v", err)
 	}
 	none, err := settings.Read(filepath.Join(dir, "sub", "new.json"))
 	if err != nil || none.There {
 		t.Fatalf("%+v, %v", none, err)
 	}
-	if err := none.Write([]byte("{}")); err != nil {
+	if err := none.Write([]byte("{}"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink(filepath.Join(dir, "nowhere"), filepath.Join(dir, "dangles")); err != nil {

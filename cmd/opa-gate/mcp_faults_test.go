@@ -443,6 +443,7 @@ func TestMCPDatabaseGone(t *testing.T) {
 	if got := b.executed(); len(got) != 3 {
 		t.Errorf("executed were %q", got)
 	}
+	g.stop(syscall.SIGTERM) // until then its log is written to
 	if log := g.log.String(); strings.Contains(log, "panic") {
 		t.Error(log)
 	}
